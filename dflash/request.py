@@ -1,0 +1,159 @@
+"""A generation request and the messages that answer it: plain values that cross threads."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dflash.errors import RequestError
+
+MAX_SEED = 2**64 - 1
+MAX_TOP_LOGPROBS = 20
+MAX_STOP_TOKEN_IDS = 64
+MAX_LOGIT_BIAS_ENTRIES = 1024
+
+
+class FinishReason(StrEnum):
+    """Why a request ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen from the target's logits.
+
+    Attributes:
+        temperature: 0 means greedy; the largest processed logit wins, ties go to the lower id.
+        top_k: Keep the k largest logits; 0 keeps all.
+        top_p: Keep the smallest set whose probability reaches this, in (0, 1].
+        min_p: Drop ids under this share of the largest probability, in [0, 1].
+        presence_penalty: Subtracted once from ids already emitted, in [-2, 2].
+        frequency_penalty: Subtracted per earlier emission, in [-2, 2].
+        repetition_penalty: Divides (multiplies) positive (negative) logits of ids in prompt or
+            output; 1 is off.
+        logit_bias: Pairs of (token id, bias) added to the logits.
+        stop_token_ids: Ids that end the request, beside the model's end-of-sequence ids.
+        min_tokens: End-of-sequence and stop ids cannot be chosen before this many tokens.
+        ignore_eos: Treat the model's end-of-sequence ids as ordinary tokens.
+        num_logprobs: None for no log-probabilities; k for the chosen token's and the k largest.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    num_logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("temperature", 0.0, 100.0),
+            ("min_p", 0.0, 1.0),
+            ("presence_penalty", -2.0, 2.0),
+            ("frequency_penalty", -2.0, 2.0),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise RequestError(f"{name} must be in [{low:g}, {high:g}], got {value}", name)
+        if not 0.0 < self.top_p <= 1.0:
+            raise RequestError(f"top_p must be in (0, 1], got {self.top_p}", "top_p")
+        if not 0.0 < self.repetition_penalty <= 10.0:
+            raise RequestError(
+                f"repetition_penalty must be in (0, 10], got {self.repetition_penalty}; 1 is off",
+                "repetition_penalty",
+            )
+        if self.top_k < 0:
+            raise RequestError(f"top_k must be 0 (off) or more, got {self.top_k}", "top_k")
+        if self.min_tokens < 0:
+            raise RequestError(f"min_tokens must be 0 or more, got {self.min_tokens}", "min_tokens")
+        if self.num_logprobs is not None and not 0 <= self.num_logprobs <= MAX_TOP_LOGPROBS:
+            raise RequestError(
+                f"top_logprobs must be in [0, {MAX_TOP_LOGPROBS}], got {self.num_logprobs}",
+                "top_logprobs",
+            )
+        if len(self.stop_token_ids) > MAX_STOP_TOKEN_IDS:
+            raise RequestError(
+                f"stop_token_ids can hold {MAX_STOP_TOKEN_IDS} ids, got {len(self.stop_token_ids)}",
+                "stop_token_ids",
+            )
+        if len(self.logit_bias) > MAX_LOGIT_BIAS_ENTRIES:
+            raise RequestError(
+                f"logit_bias can hold {MAX_LOGIT_BIAS_ENTRIES} ids, got {len(self.logit_bias)}",
+                "logit_bias",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """One request, complete and checked against everything but the model.
+
+    Attributes:
+        request_id: Unique among live requests; made by us, never by a client.
+        prompt_token_ids: At least one id.
+        max_tokens: Most tokens to emit, at least 1.
+        sampling: How each token is chosen.
+        seed: 64-bit seed of the request's noise, always set: where the client gave none the
+            caller draws one (`new_seed`) and reports it, so any run can be repeated.
+        choice: Index among the ``n`` choices of one HTTP request; part of the noise's key.
+    """
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    max_tokens: int
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    seed: int = 0
+    choice: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.prompt_token_ids:
+            raise RequestError("prompt is empty; give at least one token", "prompt")
+        if self.max_tokens < 1:
+            raise RequestError(f"max_tokens must be 1 or more, got {self.max_tokens}", "max_tokens")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise RequestError(f"seed must be in [0, 2**64 - 1], got {self.seed}", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """Log-probabilities of one emitted token, from the row that chose it.
+
+    Computed from the target's raw logits (before temperature and truncation, after nothing).
+
+    Attributes:
+        logprob: Of the emitted token.
+        top: Pairs of (token id, logprob), largest first, ties to the lower id.
+    """
+
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutput:
+    """What one request gained in one step: the only message from engine to edge.
+
+    Attributes:
+        request_id: Whose it is.
+        token_ids: New tokens in order; empty only where the request ended without one.
+        logprobs: One entry a token where the request asked for them, else None.
+        finish_reason: Set in the last message of a request.
+        stop_token_id: The id that ended it, where one did. It is not in ``token_ids``.
+        num_cached_tokens: Prompt tokens taken from the prefix cache.
+        error: Message for the client where ``finish_reason`` is ``error``.
+    """
+
+    request_id: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+    num_cached_tokens: int = 0
+    error: str | None = None
