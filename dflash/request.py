@@ -7,8 +7,24 @@ from dflash.errors import RequestError
 
 MAX_SEED = 2**64 - 1
 MAX_TOP_LOGPROBS = 20
+MAX_TOP_K = 1_000_000
+MAX_MIN_TOKENS = 1_000_000
 MAX_STOP_TOKEN_IDS = 64
 MAX_LOGIT_BIAS_ENTRIES = 1024
+
+
+# Attribute, the API's name of it, least and largest value. NaN fails every comparison.
+_RANGES = (
+    ("temperature", "temperature", 0.0, 100.0),
+    ("top_k", "top_k", 0, MAX_TOP_K),
+    ("top_p", "top_p", 0.0, 1.0),
+    ("min_p", "min_p", 0.0, 1.0),
+    ("presence_penalty", "presence_penalty", -2.0, 2.0),
+    ("frequency_penalty", "frequency_penalty", -2.0, 2.0),
+    ("repetition_penalty", "repetition_penalty", 0.0, 10.0),
+    ("min_tokens", "min_tokens", 0, MAX_MIN_TOKENS),
+    ("num_logprobs", "top_logprobs", 0, MAX_TOP_LOGPROBS),
+)
 
 
 class FinishReason(StrEnum):
@@ -54,41 +70,22 @@ class SamplingParams:
     num_logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("temperature", 0.0, 100.0),
-            ("min_p", 0.0, 1.0),
-            ("presence_penalty", -2.0, 2.0),
-            ("frequency_penalty", -2.0, 2.0),
-        ):
+        for name, field_name, low, high in _RANGES:
             value = getattr(self, name)
-            if not low <= value <= high:
-                raise RequestError(f"{name} must be in [{low:g}, {high:g}], got {value}", name)
-        if not 0.0 < self.top_p <= 1.0:
-            raise RequestError(f"top_p must be in (0, 1], got {self.top_p}", "top_p")
-        if not 0.0 < self.repetition_penalty <= 10.0:
-            raise RequestError(
-                f"repetition_penalty must be in (0, 10], got {self.repetition_penalty}; 1 is off",
-                "repetition_penalty",
-            )
-        if self.top_k < 0:
-            raise RequestError(f"top_k must be 0 (off) or more, got {self.top_k}", "top_k")
-        if self.min_tokens < 0:
-            raise RequestError(f"min_tokens must be 0 or more, got {self.min_tokens}", "min_tokens")
-        if self.num_logprobs is not None and not 0 <= self.num_logprobs <= MAX_TOP_LOGPROBS:
-            raise RequestError(
-                f"top_logprobs must be in [0, {MAX_TOP_LOGPROBS}], got {self.num_logprobs}",
-                "top_logprobs",
-            )
-        if len(self.stop_token_ids) > MAX_STOP_TOKEN_IDS:
-            raise RequestError(
-                f"stop_token_ids can hold {MAX_STOP_TOKEN_IDS} ids, got {len(self.stop_token_ids)}",
-                "stop_token_ids",
-            )
-        if len(self.logit_bias) > MAX_LOGIT_BIAS_ENTRIES:
-            raise RequestError(
-                f"logit_bias can hold {MAX_LOGIT_BIAS_ENTRIES} ids, got {len(self.logit_bias)}",
-                "logit_bias",
-            )
+            if value is not None and not low <= value <= high:
+                raise RequestError(
+                    f"{field_name} must be in [{low:g}, {high:g}], got {value}", field_name
+                )
+        if self.top_p == 0.0 or self.repetition_penalty == 0.0:
+            name = "top_p" if self.top_p == 0.0 else "repetition_penalty"
+            raise RequestError(f"{name} must be over 0, got 0; 1 is off", name)
+        for name, most in (
+            ("stop_token_ids", MAX_STOP_TOKEN_IDS),
+            ("logit_bias", MAX_LOGIT_BIAS_ENTRIES),
+        ):
+            count = len(getattr(self, name))
+            if count > most:
+                raise RequestError(f"{name} can hold {most} ids, got {count}", name)
 
 
 @dataclass(frozen=True, slots=True)
