@@ -1,0 +1,1 @@
+"""Target models: their checkpoints on disk and their forward passes."""
