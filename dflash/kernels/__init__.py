@@ -1,0 +1,1 @@
+"""One door per operation: a torch reference, a compiled CPU form, later a CUDA form."""

@@ -1,0 +1,139 @@
+"""Compile the CPU kernels once per machine and load them."""
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from dflash.errors import CacheFolderError, KernelError
+from dflash.models.cache_folder import default_cache_dir
+
+_FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-fopenmp", "-Wall", "-Wno-psabi")
+_COMPILE_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class NativeBuild:
+    """The compiled library, or why there is none.
+
+    Attributes:
+        library: The loaded library; None where it could not be built.
+        why_unavailable: A sentence for the log where ``library`` is None, else empty.
+    """
+
+    library: ctypes.CDLL | None
+    why_unavailable: str
+
+
+@functools.cache
+def native_build() -> NativeBuild:
+    """Return the compiled kernels, building them on the first call on a machine.
+
+    ``DFLASH_NATIVE=0`` in the environment skips them, so that the torch forms can be tested.
+    """
+    if os.environ.get("DFLASH_NATIVE") == "0":
+        return NativeBuild(None, "DFLASH_NATIVE=0 is set")
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        return NativeBuild(None, "no C compiler was found; install gcc or set CC")
+    try:
+        path = _built_library(compiler, default_cache_dir() / "kernels")
+        return NativeBuild(ctypes.CDLL(str(path)), "")
+    except (KernelError, CacheFolderError, OSError) as error:
+        return NativeBuild(None, str(error))
+
+
+def native_library() -> ctypes.CDLL | None:
+    """Return the compiled library, or None (`native_unavailable_reason` says why)."""
+    return native_build().library
+
+
+def native_unavailable_reason() -> str:
+    """Return why there is no compiled library; empty where there is one."""
+    return native_build().why_unavailable
+
+
+def _built_library(compiler: str, folder: Path) -> Path:
+    sources = sorted(
+        (entry for entry in resources.files("dflash.kernels").joinpath("csrc").iterdir()),
+        key=lambda entry: entry.name,
+    )
+    key = hashlib.sha256()
+    for part in (compiler, _compiler_version(compiler), _cpu_identity(), _openmp_library(), *_FLAGS):
+        key.update(part.encode() + b"\0")
+    for source in sources:
+        key.update(source.name.encode() + b"\0" + source.read_bytes())
+    library = folder / f"libdflash-{key.hexdigest()[:20]}.so"
+    if library.exists():
+        return library
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            for source in sources:
+                Path(scratch, source.name).write_bytes(source.read_bytes())
+            built = _compile(compiler, Path(scratch))
+            # A rename is atomic: two processes that start at once both end with a whole file.
+            os.replace(built, library)
+    except OSError as error:
+        raise CacheFolderError(
+            f"cannot write the compiled kernels to {folder}: {error.strerror}; set "
+            "DFLASH_CACHE_DIR to a folder that can be written"
+        ) from error
+    return library
+
+
+def _compile(compiler: str, folder: Path) -> Path:
+    objects = []
+    for source in sorted(folder.glob("*.c")):
+        target = source.with_suffix(".o")
+        _run([compiler, *_FLAGS, "-c", str(source), "-o", str(target)])
+        objects.append(str(target))
+    built = folder / "libdflash.so"
+    # Torch brings its own OpenMP runtime. Linked to that one, kernels and torch share a pool of
+    # threads; with a second runtime two pools would spin against each other on the same cores.
+    openmp = _openmp_library()
+    _run([compiler, "-shared", *objects, "-o", str(built), openmp or "-fopenmp", "-lm"])
+    return built
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise KernelError(f"{command[0]} failed: {done.stderr.strip()[-2000:]}")
+
+
+def _compiler_version(compiler: str) -> str:
+    done = subprocess.run(
+        [compiler, "--version"], capture_output=True, text=True, timeout=30, check=False
+    )
+    return done.stdout.partition("\n")[0]
+
+
+def _cpu_identity() -> str:
+    """Return the CPU's model and feature flags: ``-march=native`` code is only for its like."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "unknown"
+    wanted = ("model name", "flags", "Features")
+    return "\n".join(dict.fromkeys(line for line in lines if line.startswith(wanted)))
+
+
+def _openmp_library() -> str:
+    """Return the path of torch's OpenMP runtime, or nothing where it has none of its own."""
+    import torch
+
+    package = Path(torch.__file__).parent
+    for folder in (package / "lib", package.parent / "torch.libs"):
+        found = sorted(folder.glob("libgomp*.so*"))
+        if found:
+            return str(found[0])
+    return ""

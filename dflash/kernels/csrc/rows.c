@@ -1,0 +1,95 @@
+/* Operations that touch one row at a time: embedding, norm, rotary positions, selection. */
+#include <math.h>
+
+#include "tape.h"
+
+#define ROWS_PER_TASK 4
+
+#define FOR_EACH_ROW(op, step, worker, row)                                              \
+  for (int64_t rows_ = num_rows(op, step), task_; (task_ = take_task(worker)) * ROWS_PER_TASK < rows_;) \
+    for (int64_t row = task_ * ROWS_PER_TASK, end_ = row + ROWS_PER_TASK < rows_ ? row + ROWS_PER_TASK : rows_; \
+         row < end_; row++)
+
+static size_t element_bytes(const Op *op) { return op->dtype == DTYPE_BF16 ? 2 : 4; }
+
+static void copy_row(const Op *op, int64_t from, int64_t to) {
+  size_t bytes = element_bytes(op);
+  memcpy((char *)op->dst + to * op->dst_stride * bytes,
+         (const char *)op->src + from * op->src_stride * bytes, op->in_width * bytes);
+}
+
+void run_embed(const Op *op, const Step *step, Worker *worker) {
+  FOR_EACH_ROW(op, step, worker, row) copy_row(op, step->token_ids[row], row);
+}
+
+void run_select(const Op *op, const Step *step, Worker *worker) {
+  FOR_EACH_ROW(op, step, worker, row) copy_row(op, step->logit_rows[row], row);
+}
+
+void run_copy(const Op *op, const Step *step, Worker *worker) {
+  FOR_EACH_ROW(op, step, worker, row) copy_row(op, row, row);
+}
+
+/* x / sqrt(mean(x**2) + eps), rounded to the row's type, times the weight. Width % 16 == 0. */
+void run_rms_norm(const Op *op, const Step *step, Worker *worker) {
+  FOR_EACH_ROW(op, step, worker, row) {
+    int64_t src = row * op->src_stride, dst = row * op->dst_stride;
+    f32x16 squares = splat(0.0f);
+    for (int64_t i = 0; i < op->in_width; i += LANES) {
+      f32x16 x = load_f32x16(op->src, src + i, op->dtype);
+      squares += x * x;
+    }
+    float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)op->in_width + op->eps);
+    for (int64_t i = 0; i < op->in_width; i += LANES) {
+      f32x16 x = load_f32x16(op->src, src + i, op->dtype) * scale;
+      f32x16 w = load_f32x16(op->weight, i, op->dtype);
+      store_f32x16(op->dst, dst + i, op->dtype, rounded_to(x, op->dtype) * w);
+    }
+  }
+}
+
+/* Rotate the pairs (i, i + head_dim / 2) of one head in place. head_dim % 32 == 0. */
+static void rotate_head(const Op *op, int64_t at, const float *cosine, const float *sine) {
+  int64_t half = op->head_dim / 2;
+  for (int64_t i = 0; i < half; i += LANES) {
+    f32x16 a = load_f32x16(op->dst, at + i, op->dtype);
+    f32x16 b = load_f32x16(op->dst, at + half + i, op->dtype);
+    f32x16 c = *(const f32x16_u *)(cosine + i), s = *(const f32x16_u *)(sine + i);
+    store_f32x16(op->dst, at + i, op->dtype, a * c - b * s);
+    store_f32x16(op->dst, at + half + i, op->dtype, b * c + a * s);
+  }
+}
+
+/* Write one token's keys (transposed: a page is [head_dim, 16 tokens]) and values to its page. */
+static void store_token(const Op *op, int64_t keys_at, int64_t page, int64_t slot) {
+  int64_t width = op->head_dim, kv_width = op->num_kv_heads * width;
+  for (int64_t head = 0; head < op->num_kv_heads; head++) {
+    int64_t base = (page * op->num_kv_heads + head) * width * PAGE;
+    int64_t key = keys_at + head * width, value = key + kv_width;
+    for (int64_t i = 0; i < width; i++) {
+      if (op->dtype == DTYPE_BF16) {
+        const uint16_t *row = op->dst;
+        ((uint16_t *)op->keys)[base + i * PAGE + slot] = row[key + i];
+        ((uint16_t *)op->values)[base + slot * width + i] = row[value + i];
+      } else {
+        const float *row = op->dst;
+        ((float *)op->keys)[base + i * PAGE + slot] = row[key + i];
+        ((float *)op->values)[base + slot * width + i] = row[value + i];
+      }
+    }
+  }
+}
+
+/* dst holds [queries | keys | values] of each token: rotate queries and keys, fill the pages. */
+void run_rotate_store(const Op *op, const Step *step, Worker *worker) {
+  int64_t half = op->head_dim / 2;
+  FOR_EACH_ROW(op, step, worker, row) {
+    int64_t position = step->positions[row], at = row * op->dst_stride;
+    const float *cosine = op->cosine + position * half, *sine = op->sine + position * half;
+    for (int64_t head = 0; head < op->num_heads + op->num_kv_heads; head++)
+      rotate_head(op, at + head * op->head_dim, cosine, sine);
+    const int32_t *table = step->page_tables + step->run_of_token[row] * step->max_pages;
+    store_token(op, at + (int64_t)op->num_heads * op->head_dim, table[position / PAGE],
+                position % PAGE);
+  }
+}

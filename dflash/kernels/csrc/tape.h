@@ -1,0 +1,181 @@
+/* A tape is a list of operations recorded once and replayed every step, as a CUDA graph is.
+ *
+ * Exactness by construction: every element of every output is one chain of float32 operations
+ * whose order depends only on the shape of the weights and on the element's own sequence, never on
+ * how many rows the step has, where a row lies, or which thread computes it. Loops below are
+ * blocked over rows and columns for speed; no loop over a reduced dimension is ever split. */
+#ifndef DFLASH_TAPE_H
+#define DFLASH_TAPE_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define PAGE 16  /* tokens of a KV page: one vector of scores */
+#define LANES 16 /* float32 numbers of a vector, columns of a packed weight block */
+#define MAX_HEAD_DIM 256
+
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef uint32_t u32x16 __attribute__((vector_size(64)));
+typedef uint16_t u16x16 __attribute__((vector_size(32)));
+/* The same vectors at any address. */
+typedef f32x16 f32x16_u __attribute__((aligned(4)));
+typedef u16x16 u16x16_u __attribute__((aligned(2)));
+
+enum { DTYPE_F32 = 0, DTYPE_BF16 = 1 };
+enum { ROWS_TOKENS = 0, ROWS_LOGITS = 1 };
+enum { EPILOGUE_STORE = 0, EPILOGUE_ADD = 1, EPILOGUE_SILU_MUL = 2, EPILOGUE_F32 = 3 };
+enum { OP_EMBED, OP_RMS_NORM, OP_LINEAR, OP_ROTATE_STORE, OP_ATTEND, OP_SELECT, OP_COPY };
+
+/* One recorded operation. Strides count elements, not bytes. Mirrors native.py. */
+typedef struct {
+  int32_t kind, rows, dtype, epilogue;
+  const void *src;    /* input rows */
+  const void *weight; /* packed matrix, norm weight or embedding table */
+  void *dst;
+  void *keys, *values; /* KV pages of this layer */
+  const float *cosine, *sine;
+  int64_t src_stride, dst_stride;
+  int64_t in_width, out_width;
+  int32_t num_heads, num_kv_heads, head_dim, enabled;
+  float eps, scale;
+} Op;
+
+/* What changes from step to step. */
+typedef struct {
+  const int64_t *token_ids;     /* [num_tokens] */
+  const int32_t *positions;     /* [num_tokens] */
+  const int32_t *run_of_token;  /* [num_tokens] */
+  const int32_t *run_offsets;   /* [num_runs + 1] */
+  const int32_t *run_starts;    /* [num_runs] */
+  const int32_t *page_tables;   /* [num_runs, max_pages] */
+  const int32_t *logit_rows;    /* [num_logits] */
+  int64_t num_tokens, num_runs, max_pages, num_logits;
+} Step;
+
+/* One thread of the team that runs a tape. */
+typedef struct {
+  int thread, num_threads;
+  int32_t *next_task; /* shared counter of the current operation */
+  void *scratch;      /* this thread's own, SCRATCH_BYTES, 64-byte aligned */
+} Worker;
+
+#define SCRATCH_BYTES (1 << 20)
+
+static inline int64_t num_rows(const Op *op, const Step *step) {
+  return op->rows == ROWS_TOKENS ? step->num_tokens : step->num_logits;
+}
+
+/* The next task nobody took; tasks are independent, so who takes one cannot change a number. */
+static inline int64_t take_task(Worker *worker) {
+  return __atomic_fetch_add(worker->next_task, 1, __ATOMIC_RELAXED);
+}
+
+static inline f32x16 widen(u16x16 bits) {
+  return (f32x16)(__builtin_convertvector(bits, u32x16) << 16);
+}
+
+/* Round to bfloat16, nearest even, as torch does; a NaN stays a NaN. */
+static inline u16x16 narrow(f32x16 x) {
+  u32x16 bits = (u32x16)x;
+  u32x16 rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  i32x16 is_nan = x != x;
+  u32x16 quiet = (bits >> 16 << 16) | 0x00400000u;
+  rounded = ((u32x16)is_nan & quiet) | (~(u32x16)is_nan & rounded);
+  return __builtin_convertvector(rounded >> 16, u16x16);
+}
+
+static inline f32x16 load_f32x16(const void *base, int64_t index, int dtype) {
+  if (dtype == DTYPE_BF16) return widen(*(const u16x16_u *)((const uint16_t *)base + index));
+  return *(const f32x16_u *)((const float *)base + index);
+}
+
+static inline void store_f32x16(void *base, int64_t index, int dtype, f32x16 x) {
+  if (dtype == DTYPE_BF16)
+    *(u16x16_u *)((uint16_t *)base + index) = narrow(x);
+  else
+    *(f32x16_u *)((float *)base + index) = x;
+}
+
+static inline f32x16 rounded_to(f32x16 x, int dtype) {
+  return dtype == DTYPE_BF16 ? widen(narrow(x)) : x;
+}
+
+static inline float load_f32(const void *base, int64_t index, int dtype) {
+  if (dtype == DTYPE_F32) return ((const float *)base)[index];
+  uint32_t bits = (uint32_t)((const uint16_t *)base)[index] << 16;
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+static inline uint16_t bf16_from_f32(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  if (x != x) return (uint16_t)((bits >> 16) | 0x40);
+  return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline void store_f32(void *base, int64_t index, int dtype, float x) {
+  if (dtype == DTYPE_BF16)
+    ((uint16_t *)base)[index] = bf16_from_f32(x);
+  else
+    ((float *)base)[index] = x;
+}
+
+static inline f32x16 splat(float x) { return (f32x16){} + x; }
+
+static inline f32x16 choose_f32(i32x16 where, f32x16 a, f32x16 b) {
+  return (f32x16)(((i32x16)a & where) | ((i32x16)b & ~where));
+}
+
+/* Sum and maximum of a vector in one fixed tree. */
+static inline float sum_lanes(f32x16 x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
+  return lane[0];
+}
+
+static inline float max_lanes(f32x16 x) {
+  float lane[LANES];
+  memcpy(lane, &x, sizeof lane);
+  for (int half = LANES / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+  return lane[0];
+}
+
+/* e**x to about 1 ulp: x = n ln 2 + r, a polynomial in r, then n into the exponent. */
+static inline f32x16 exp_f32x16(f32x16 x) {
+  f32x16 low = splat(-87.0f), high = splat(88.0f);
+  f32x16 clamped = choose_f32(x < low, low, choose_f32(x > high, high, x));
+  const float shift = 12582912.0f; /* 1.5 * 2**23: adding it rounds to an integer */
+  f32x16 n = (clamped * 1.44269504088896341f + shift) - shift;
+  f32x16 r = clamped - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  f32x16 p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  i32x16 exponent = (__builtin_convertvector(n, i32x16) + 127) << 23;
+  f32x16 result = p * (f32x16)exponent;
+  result = choose_f32(x < low, splat(0.0f), result);
+  return choose_f32(x != x, x, result);
+}
+
+void run_linear(const Op *op, const Step *step, Worker *worker);
+void run_attend(const Op *op, const Step *step, Worker *worker);
+void run_rotate_store(const Op *op, const Step *step, Worker *worker);
+void run_rms_norm(const Op *op, const Step *step, Worker *worker);
+void run_embed(const Op *op, const Step *step, Worker *worker);
+void run_select(const Op *op, const Step *step, Worker *worker);
+void run_copy(const Op *op, const Step *step, Worker *worker);
+
+/* Ask the system for the matrix tiles; 1 where they may be used. */
+int tiles_allowed(void);
+
+#endif
