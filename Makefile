@@ -2,7 +2,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 
-VENV ?= .venv
+VENV := .venv
 CONFIG ?= serve_config.yaml
 BENCH ?= exactness storm http
 ARGS ?= --quick
