@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import hashlib
-import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dflash.errors import CacheFolderError
-
-logger = logging.getLogger(__name__)
 
 CACHE_DIR_VARIABLE = "DFLASH_CACHE_DIR"
 _HASH_CHUNK_BYTES = 1 << 20
@@ -94,7 +91,12 @@ def replaced_whole(folder: Path) -> Iterator[Path]:
     Readers see the old content or the new, never a mixture, also after a power failure. The
     caller holds the lock that guards ``folder``; what an earlier, interrupted body left is
     removed.
+
+    Raises:
+        OSError: The file system refuses, or ``folder`` is a file.
     """
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
     partial = folder.with_name(folder.name + ".partial")
     outdated = folder.with_name(folder.name + ".outdated")
     for leftover in (partial, outdated):

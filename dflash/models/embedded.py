@@ -1,16 +1,15 @@
 """The embedded model: SmolLM2-135M-Instruct, converted once from the package that carries it."""
 
 import argparse
+import errno
 import importlib.util
-import json
 import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from gguf import GGUFReader
-from safetensors.torch import save
 from tqdm import tqdm
 
 from dflash.config import EMBEDDED_MODEL
@@ -22,16 +21,7 @@ from dflash.models.cache_folder import (
     replaced_whole,
     sha256_of,
 )
-from dflash.models.gguf_llama import config_from_gguf, tensors_from_gguf
-from dflash.models.gguf_tokenizer import tokenizer_config_from_gguf, tokenizer_from_gguf
-from dflash.models.manifest import (
-    FileRecord,
-    Manifest,
-    damage_in,
-    read_manifest,
-    record_of,
-    write_manifest,
-)
+from dflash.models.manifest import Manifest, damage_in, read_manifest, write_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +46,15 @@ class GgufSource:
     sha256: str
 
 
-def ensure_embedded_model(cache_dir: Path, on_progress: OnProgress | None = None) -> Path:
+def ensure_embedded_model(
+    cache_dir: Path, on_progress: OnProgress | None = None, *, deep: bool = False
+) -> Path:
     """Return the folder of the converted embedded model, converting it where that is due.
 
     Args:
         cache_dir: The cache folder; made where it is missing.
         on_progress: Called with the phase and the fraction done, in [0, 1].
+        deep: Compare the hash of every byte of an earlier conversion, not of each file's head.
 
     Raises:
         CacheFolderError: ``cache_dir`` cannot be written or is no folder.
@@ -72,7 +65,7 @@ def ensure_embedded_model(cache_dir: Path, on_progress: OnProgress | None = None
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
     folder = cache_dir / "models" / f"{EMBEDDED_MODEL}-v{CONVERTER_VERSION}"
-    return ensure_converted(source, folder, on_progress)
+    return ensure_converted(source, folder, on_progress, deep=deep)
 
 
 def packaged_gguf() -> Path:
@@ -109,17 +102,18 @@ def ensure_converted(
         source: What to convert.
         folder: Where the result lies or is to lie.
         on_progress: Called with the phase and the fraction done, in [0, 1].
-        deep: Compare the hash of every byte, not of each file's head.
+        deep: As in `ensure_embedded_model`.
 
     Raises:
         CacheFolderError: The folder cannot be written.
         CheckpointError: The source is missing or has other bytes.
     """
+    say_waiting = partial(_say_waiting, on_progress)
     with explained(folder):
         if _is_usable(folder, source, deep=deep):
             return folder
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(folder.with_name(folder.name + ".lock"), on_wait=_say_waiting):
+        with exclusive(folder.with_name(f"{folder.name}.lock"), on_wait=say_waiting):
             # Another process may have converted it during the wait.
             if not _is_usable(folder, source, deep=deep):
                 _convert(source, folder, on_progress)
@@ -141,63 +135,50 @@ def _is_usable(folder: Path, source: GgufSource, *, deep: bool) -> bool:
     return damage is None
 
 
-def _say_waiting(holder: str) -> None:
-    logger.info("waiting for %s, which is converting the embedded model", holder)
+def _say_waiting(on_progress: OnProgress | None, holder: str) -> None:
+    message = f"waiting for {holder}, which is converting the embedded model"
+    logger.info(message)
+    if on_progress:
+        on_progress(message, 0.0)
 
 
 def _convert(source: GgufSource, folder: Path, on_progress: OnProgress | None) -> None:
-    gguf = source.find()
+    # Here and not above: it loads torch, which a start on a converted model need not wait for.
+    from dflash.models.gguf_checkpoint import write_checkpoint
+
+    gguf = _checked(source)
     logger.info("%s from %s into %s", PHASE, gguf, folder)
-    if (found := sha256_of(gguf)) != source.sha256:
-        raise CheckpointError(
-            f"{gguf} has SHA-256 {found}, expected {source.sha256}; run: {INSTALL_COMMAND}"
-        )
-    with replaced_whole(folder) as partial:
-        files = _write_files(GGUFReader(gguf), partial, on_progress)
+    with replaced_whole(folder) as new_folder:
+        # None shows the bar on a terminal only.
+        with tqdm(desc=PHASE, unit=" tensors", disable=None) as bar:
+            files = write_checkpoint(gguf, new_folder, partial(_show, bar, on_progress))
         manifest = Manifest(CONVERTER_VERSION, source.sha256, files)
-        write_manifest(partial, manifest)
-        if damage := damage_in(partial, manifest, deep=True):
-            raise CheckpointError(
-                f"the converted model does not read back as written: {damage}; "
-                f"check the disk under {folder.parent}"
-            )
+        write_manifest(new_folder, manifest)
+        if damage := damage_in(new_folder, manifest, deep=True):
+            raise OSError(errno.EIO, f"{damage} right after it was written")
     logger.info("the embedded model is ready in %s", folder)
 
 
-def _write_files(
-    reader: GGUFReader, folder: Path, on_progress: OnProgress | None
-) -> dict[str, FileRecord]:
-    config = config_from_gguf(reader)
-    generation = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    contents = {
-        "config.json": _as_json(config),
-        "generation_config.json": _as_json(generation),
-        "tokenizer.json": tokenizer_from_gguf(reader).to_str().encode("utf-8"),
-        "tokenizer_config.json": _as_json(tokenizer_config_from_gguf(reader)),
-        "model.safetensors": _weights(reader, on_progress),
-    }
-    records = {}
-    for name, data in contents.items():
-        (folder / name).write_bytes(data)
-        records[name] = record_of(data)
-    return records
+def _checked(source: GgufSource) -> Path:
+    gguf = source.find()
+    try:
+        found = sha256_of(gguf)
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot read {gguf}: {error.strerror}; run: {INSTALL_COMMAND}"
+        ) from error
+    if found != source.sha256:
+        raise CheckpointError(
+            f"{gguf} has SHA-256 {found}, expected {source.sha256}; run: {INSTALL_COMMAND}"
+        )
+    return gguf
 
 
-def _weights(reader: GGUFReader, on_progress: OnProgress | None) -> bytes:
-    tensors = {}
-    total = len(reader.tensors)
-    # None shows the bar on a terminal only.
-    with tqdm(total=total, desc=PHASE, unit="tensor", disable=None) as bar:
-        for done, (name, tensor) in enumerate(tensors_from_gguf(reader), start=1):
-            tensors[name] = tensor
-            bar.update()
-            if on_progress:
-                on_progress(PHASE, done / total)
-    return save(tensors, metadata={"format": "pt"})
-
-
-def _as_json(content: dict[str, object]) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+def _show(bar: tqdm, on_progress: OnProgress | None, done: int, total: int) -> None:
+    bar.total = total
+    bar.update()
+    if on_progress:
+        on_progress(PHASE, done / total)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -210,7 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
     cache_dir = cache_dir_from(parser.parse_args(arguments).cache_dir)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        folder = ensure_embedded_model(cache_dir)
+        folder = ensure_embedded_model(cache_dir, deep=True)
     except EngineError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
