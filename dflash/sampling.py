@@ -1,0 +1,142 @@
+"""The next token of each row of logits."""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from dflash.errors import EngineError
+from dflash.kernels.draw import Draw, draw
+from dflash.logprobs import token_logprobs
+from dflash.noise import NoiseKey
+from dflash.penalties import processed_logits
+from dflash.request import SamplingParams, TokenLogprobs
+
+# Every JSON client keeps integers of 53 bits; many read them as floats and lose the rest.
+_SEED_BITS = 53
+
+
+class NonFiniteLogitsError(EngineError):
+    """No token can be chosen from a row: a logit is NaN or inf, or every token is banned.
+
+    Attributes:
+        row: Index of the first such row. The others are not at fault.
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message, row)
+        self.row = row
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRow:
+    """One row of logits whose next token must be chosen.
+
+    Attributes:
+        params: How.
+        seed: 64-bit seed of the request.
+        choice: Index among the request's ``n`` choices.
+        position: Absolute position of the token to choose.
+        prompt_token_ids: The request's prompt.
+        output_token_ids: What was emitted before ``position``; in a verify run including the
+            draft tokens before it.
+        eos_token_ids: The model's end-of-sequence ids.
+    """
+
+    params: SamplingParams
+    seed: int
+    choice: int
+    position: int
+    prompt_token_ids: Sequence[int]
+    output_token_ids: Sequence[int]
+    eos_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The token of one row.
+
+    Attributes:
+        token_id: The token.
+        logprobs: Set where the request asked for them.
+    """
+
+    token_id: int
+    logprobs: TokenLogprobs | None
+
+
+def new_seed() -> int:
+    """Return a fresh seed, for a request that came without one."""
+    return secrets.randbits(_SEED_BITS)
+
+
+def choose(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[Chosen]:
+    """Return the token of each row: largest processed score plus keyed noise.
+
+    A row's token is a function of that row: of its logits, its parameters, its ids and its key.
+    Bias, penalties and bans come first (`processed_logits`), then temperature, top-k, top-p and
+    min-p (`draw`).
+
+    Shapes:
+        logits: ``[rows, vocab]`` float32 on the CPU, rows contiguous, not modified.
+
+    Raises:
+        NonFiniteLogitsError: A row has nothing to choose from. Its request has to end; the
+            others can be chosen by a call without it.
+    """
+    raw = logits.unbind(0)
+    processed = [
+        processed_logits(
+            own, row.params, row.prompt_token_ids, row.output_token_ids, row.eos_token_ids
+        )
+        for own, row in zip(raw, rows, strict=True)
+    ]
+    token_ids = draw(processed, [_draw_of(row) for row in rows])
+    return [
+        _chosen(index, token_id, raw[index], processed[index], rows[index].params.num_logprobs)
+        for index, token_id in enumerate(token_ids)
+    ]
+
+
+def _draw_of(row: ChoiceRow) -> Draw:
+    params = row.params
+    return Draw(
+        key=NoiseKey(row.seed, row.choice, row.position),
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+    )
+
+
+def _chosen(
+    index: int, token_id: int | None, raw: Tensor, processed: Tensor, num_logprobs: int | None
+) -> Chosen:
+    if token_id is None:
+        raise NonFiniteLogitsError(_why_none(raw, processed), index)
+    if num_logprobs is None:
+        return Chosen(token_id, None)
+    return Chosen(token_id, token_logprobs(raw, token_id, num_logprobs))
+
+
+def _why_none(raw: Tensor, processed: Tensor) -> str:
+    """Return why no token of a row can be chosen."""
+    for values, origin in (
+        (raw, "in the model's logits"),
+        (processed, "after logit_bias and penalties; use values nearer to 0"),
+    ):
+        at_fault = (~(values < math.inf)).nonzero()
+        if at_fault.numel():
+            token_id = int(at_fault[0])
+            return f"the logit of token {token_id} is {float(values[token_id])} {origin}"
+    if bool((raw == -math.inf).all()):
+        return "every logit the model returned is -inf"
+    return (
+        "no token is left to choose: logit_bias and min_tokens ban every one; "
+        "ban fewer ids or lower min_tokens"
+    )
