@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from dflash.errors import CheckpointError
+from dflash.errors import CheckpointError, ConfigError
 
 _FAMILIES = {"LlamaForCausalLM": "llama"}
 # Switches of the Llama family that change the numbers, and the only value our forward computes.
@@ -94,6 +94,25 @@ def model_config_from_json(
         eos_token_ids=_eos_token_ids(content, generation or {}, vocab_size),
         bos_token_id=_token_id(content.get("bos_token_id"), "bos_token_id", vocab_size),
     )
+
+
+def max_model_len(config: ModelConfig, asked: int | None) -> int:
+    """Return the most positions a sequence can have.
+
+    Args:
+        config: The model's own limit.
+        asked: The setting ``engine.max_model_len``.
+
+    Raises:
+        ConfigError: The setting exceeds what the model was trained for.
+    """
+    own = config.max_position_embeddings
+    if asked is not None and asked > own:
+        raise ConfigError(
+            f"engine.max_model_len is {asked}, but the model was trained for {own} positions; "
+            f"set it to {own} or less, or leave it out"
+        )
+    return own if asked is None else asked
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:

@@ -1,0 +1,197 @@
+"""Where the memory goes, in bytes, by component: planned before anything is loaded."""
+
+import math
+from dataclasses import dataclass
+
+from dflash.config import Dtype, EngineConfig, EngineLimits
+from dflash.errors import AccountingError, ConfigError
+from dflash.models.config import ModelConfig, max_model_len, tensor_shapes
+from dflash.models.registry import program_for
+from dflash.program import Embed, Linear, Program, RmsNorm, Rows
+
+GIB = 1 << 30
+MIB = 1 << 20
+_FLOAT32_BYTES = 4
+_DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT32: 4}
+# A verify run: the anchor and the longest draft.
+_MAX_LOGIT_ROWS_PER_SEQ = 8
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What each component will hold; the parts sum to the total.
+
+    Attributes:
+        weights_bytes: Weights as the kernels hold them, and the rotary table.
+        kv_reserved_bytes: KV pages.
+        activation_peak_bytes: Buffers of the largest step.
+        other_bytes: What was in use before: the interpreter, libraries, other processes.
+        headroom_bytes: What stays free.
+        total_bytes: What this process may use in all.
+        num_pages: Pages in ``kv_reserved_bytes``.
+        page_size: Tokens a page holds.
+    """
+
+    weights_bytes: int
+    kv_reserved_bytes: int
+    activation_peak_bytes: int
+    other_bytes: int
+    headroom_bytes: int
+    total_bytes: int
+    num_pages: int
+    page_size: int
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        if sum(parts.values()) != self.total_bytes or min(parts.values()) < 0:
+            raise AccountingError(
+                f"the memory plan's parts {parts} do not sum to the total {self.total_bytes}, or "
+                "one of them is negative"
+            )
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes of each component by its name."""
+        return {
+            "weights": self.weights_bytes,
+            "KV pages": self.kv_reserved_bytes,
+            "activation peak": self.activation_peak_bytes,
+            "other": self.other_bytes,
+            "headroom": self.headroom_bytes,
+        }
+
+
+def plan_memory(
+    model: ModelConfig, engine: EngineConfig, total_bytes: int, other_bytes: int
+) -> MemoryPlan:
+    """Return the plan, from sizes alone.
+
+    Args:
+        model: The checkpoint's config.
+        engine: The settings.
+        total_bytes: What this process may use in all.
+        other_bytes: What is in use already.
+
+    Raises:
+        ConfigError: The parts exceed the total, or the pages cannot hold one sequence of
+            ``max_model_len``. The message holds the sum and the settings that would fit.
+    """
+    program = program_for(model)
+    page_bytes = program.attention.elements_per_page * _DTYPE_BYTES[engine.dtype]
+    num_pages = int(engine.kv_cache.memory_gib * GIB) // page_bytes
+    parts = {
+        "weights": weights_bytes(model, engine),
+        "KV pages": num_pages * page_bytes,
+        "activation peak": activation_peak_bytes(program, engine.limits, engine.dtype),
+        "other": other_bytes,
+    }
+    headroom_bytes = total_bytes - sum(parts.values())
+    if headroom_bytes < 0:
+        raise ConfigError(_does_not_fit(parts, total_bytes, page_bytes))
+    _check_longest_sequence(model, engine, num_pages, page_bytes)
+    return MemoryPlan(
+        weights_bytes=parts["weights"],
+        kv_reserved_bytes=parts["KV pages"],
+        activation_peak_bytes=parts["activation peak"],
+        other_bytes=other_bytes,
+        headroom_bytes=headroom_bytes,
+        total_bytes=total_bytes,
+        num_pages=num_pages,
+        page_size=engine.kv_cache.page_size,
+    )
+
+
+def weights_bytes(model: ModelConfig, engine: EngineConfig) -> int:
+    """Return the bytes of the weights as the kernels hold them, and of the rotary table.
+
+    Each matrix is kept once, packed. The embedding table is read by rows, so a model whose
+    head is tied to it keeps it twice: as it is, and packed. Padding of odd widths is left out.
+    """
+    shapes = tensor_shapes(model)
+    names: list[str] = []
+    for operation in program_for(model).operations:
+        if isinstance(operation, Linear):
+            names += operation.weights
+        elif isinstance(operation, Embed | RmsNorm):
+            names.append(operation.weight)
+    elements = sum(math.prod(shapes[name]) for name in names)
+    positions = max_model_len(model, engine.max_model_len)
+    # A sine and a cosine for half of the head's dimensions each.
+    rotary_bytes = positions * model.head_dim * _FLOAT32_BYTES
+    return elements * _DTYPE_BYTES[engine.dtype] + rotary_bytes
+
+
+def activation_peak_bytes(program: Program, limits: EngineLimits, dtype: Dtype) -> int:
+    """Return the bytes of the forward's buffers in the largest step that ``limits`` allow.
+
+    Every buffer of the program has one row a token or one row a wanted logit. Logits are wanted
+    for at most one verify run of each sequence, and never for more rows than the step has.
+    """
+    rows = {
+        Rows.TOKENS: limits.max_num_batched_tokens,
+        Rows.LOGITS: min(
+            limits.max_num_seqs * _MAX_LOGIT_ROWS_PER_SEQ, limits.max_num_batched_tokens
+        ),
+    }
+    return sum(
+        rows[buffer.rows]
+        * buffer.width
+        * (_FLOAT32_BYTES if buffer.is_float32 else _DTYPE_BYTES[dtype])
+        for buffer in program.buffers.values()
+    )
+
+
+def format_plan(plan: MemoryPlan) -> str:
+    """Return the table that is printed at start."""
+    tokens = plan.num_pages * plan.page_size
+    notes = {"KV pages": f"  {plan.num_pages:,} pages, {tokens:,} tokens"}
+    rows = [
+        f"  {name:<16}{_mib(size):>14}{notes.get(name, '')}"
+        for name, size in (plan.parts | {"total": plan.total_bytes}).items()
+    ]
+    return "\n".join(["memory plan", *rows])
+
+
+def _does_not_fit(parts: dict[str, int], total_bytes: int, page_bytes: int) -> str:
+    written_out = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
+    needed_bytes = sum(parts.values())
+    spare_bytes = total_bytes - needed_bytes + parts["KV pages"]
+    if spare_bytes >= page_bytes:
+        fix = f"set engine.kv_cache.memory_gib to at most {_rounded_down(spare_bytes)}"
+    else:
+        fix = (
+            "no room is left for KV pages; take a smaller model, engine.dtype bfloat16, smaller "
+            "engine.limits, or give the process more memory"
+        )
+    return (
+        f"the engine does not fit: {written_out} = {_mib(needed_bytes)}, but this process may "
+        f"use {_mib(total_bytes)}; {fix}"
+    )
+
+
+def _check_longest_sequence(
+    model: ModelConfig, engine: EngineConfig, num_pages: int, page_bytes: int
+) -> None:
+    page_size = engine.kv_cache.page_size
+    num_tokens = num_pages * page_size
+    positions = max_model_len(model, engine.max_model_len)
+    if num_tokens < positions:
+        needed_gib = _rounded_up(-(-positions // page_size) * page_bytes)
+        or_shorter = f", or engine.max_model_len to {num_tokens} or less" if num_tokens else ""
+        raise ConfigError(
+            f"engine.kv_cache.memory_gib is {engine.kv_cache.memory_gib}, room for {num_tokens} "
+            f"tokens, but one sequence can have {positions}; set it to {needed_gib} or more"
+            f"{or_shorter}"
+        )
+
+
+def _rounded_down(num_bytes: int) -> float:
+    return math.floor(num_bytes / GIB * 1000) / 1000
+
+
+def _rounded_up(num_bytes: int) -> float:
+    return math.ceil(num_bytes / GIB * 1000) / 1000
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / MIB:,.1f} MiB"
