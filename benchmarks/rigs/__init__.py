@@ -1,0 +1,1 @@
+"""Stand-ins for models that make faults of bookkeeping visible."""
