@@ -43,12 +43,14 @@ static void fill_bins(const weighing *w, uint32_t head, int pass, int64_t *bins)
             any |= ((digits >> head_shift) == head) & (rank >= w->outer.rank);
         }
         if (!any) continue;
-        weigh_block(w, start, count, weights);
+        /* Later passes have few members a block: those are weighed one by one. */
+        if (pass == 0) weigh_block(w, start, count, weights);
         for (int64_t i = 0; i < count; i++) {
             int32_t rank = rank_of(w->row[start + i]);
             uint64_t digits = digits_of(rank);
-            if ((digits >> head_shift) == head && is_within(w->outer, rank, start + i))
-                bins[(digits >> SHIFTS[pass]) & digit_mask] += weights[i];
+            if ((digits >> head_shift) != head || !is_within(w->outer, rank, start + i)) continue;
+            int64_t weight = pass == 0 ? weights[i] : weight_of(w, w->row[start + i]);
+            bins[(digits >> SHIFTS[pass]) & digit_mask] += weight;
         }
     }
 }
