@@ -40,7 +40,7 @@ setup: $(VENV)/.installed
 serve: setup
 	@$(VENV)/bin/python -m deployments.config $(CONFIG)
 	@$(VENV)/bin/python scripts/check_port.py $(CONFIG)
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" exec serve run $(CONFIG)
+	@exec $(VENV)/bin/serve run $(CONFIG)
 
 test: setup $(VENV)/.installed-test
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -78,5 +78,5 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
-	$(PIP) --editable '.[$*]'
+	$(PIP) --quiet --editable '.[$*]'
 	@touch $@
