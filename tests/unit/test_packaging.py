@@ -1,3 +1,4 @@
+import ast
 import importlib.metadata
 import shutil
 import subprocess
@@ -14,6 +15,11 @@ from dflash.models.embedded import INSTALL_COMMAND
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = ("deployments", "dflash")
+
+
+def plain(name: str) -> str:
+    """Return a distribution's name as an index compares it."""
+    return name.lower().replace("_", "-")
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +67,38 @@ def test_the_installed_version_is_the_one_in_pyproject_and_has_a_changelog_entry
     assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
+def imported_packages(path: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.split(".")[0] for name in names}
+
+
+def test_everything_that_the_code_imports_is_a_declared_dependency():
+    used = {
+        name
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        for name in imported_packages(path)
+    }
+    foreign = used - set(sys.stdlib_module_names) - set(PACKAGES)
+    distributions = importlib.metadata.packages_distributions()
+    providers = {name: {plain(found) for found in distributions[name]} for name in foreign}
+    declared = {plain(Requirement(line).name) for line in PROJECT["dependencies"]}
+    assert {name for name, found in providers.items() if not found & declared} == set()
+
+
 def test_constraints_pin_every_direct_dependency_to_a_version_it_allows():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = dict(line.lower().replace("_", "-").split("==") for line in lines if line[:1] != "#")
+    pins = {
+        plain(name): version
+        for name, version in (line.split("==") for line in lines if line[:1] != "#")
+    }
     extras = PROJECT["optional-dependencies"]
     # What needs a GPU is resolved against the GPU machine's own torch.
     named = [*PROJECT["dependencies"], *extras["test"], *extras["lint"], *extras["bench"]]
     for requirement in map(Requirement, named):
-        pinned = pins[requirement.name.lower().replace("_", "-")]
+        pinned = pins[plain(requirement.name)]
         assert requirement.specifier.contains(pinned), requirement
 
 
