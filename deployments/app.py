@@ -1,0 +1,41 @@
+"""The Serve application: `import_path: deployments.app:build`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ray import serve
+from ray.serve import Application
+
+from deployments.config import ServeArgs, serve_args_from
+from deployments.ingress import INGRESS_NAME, Ingress, ReportToIngresses
+from deployments.replica import EngineOpener, EngineReplica, open_engine
+from deployments.wire import LoadReport
+
+ENGINE_NAME = "Engine"
+
+
+def build(args: dict[str, Any]) -> Application:
+    """Return the application that `serve_config.yaml` describes under `args`.
+
+    Raises:
+        ConfigError: A key is unknown or a value cannot work; all problems are in the message.
+    """
+    return assemble(serve_args_from(args), open_engine, ReportToIngresses())
+
+
+def assemble(
+    args: ServeArgs,
+    opener: EngineOpener,
+    report: Callable[[LoadReport], Awaitable[None]],
+) -> Application:
+    """Join an ingress to engine replicas.
+
+    Sizes, scaling and limits of both are in `serve_config.yaml`, not here.
+
+    Args:
+        args: The settings.
+        opener: Loads an engine in each replica.
+        report: How a loading replica reports.
+    """
+    engines = serve.deployment(name=ENGINE_NAME)(EngineReplica).bind(args.engine, opener, report)
+    return serve.deployment(name=INGRESS_NAME)(Ingress).bind(engines, args.served_name)

@@ -1,0 +1,174 @@
+"""The ingress's end of the handle: streams steps, resumes them elsewhere, renews their leases."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Protocol, cast
+
+from ray.exceptions import RayActorError, RayError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
+
+from deployments.openai import errors
+from deployments.openai.errors import ApiError
+from deployments.wire import EngineStatus, FilePart, ModelCard, Step
+from dflash.request import GenerateRequest
+
+RENEWAL_INTERVAL_S = 5.0
+
+# A request that outlives this many replicas is more likely to be what kills them.
+_MAX_RESUMES = 3
+_RETRY_AFTER_S = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class EngineClient(Protocol):
+    """What the HTTP surface needs of an engine."""
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """Yield an empty step once the engine took the request, then its steps.
+
+        Whatever goes wrong is the error of a last step. Closing the generator ends the request.
+        """
+        ...
+
+    def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
+        """Yield the model's card, then its tokenizer files in parts."""
+        ...
+
+    async def status(self) -> EngineStatus:
+        """Return how one replica is."""
+        ...
+
+
+class HandleClient:
+    """Engine replicas behind a Serve handle."""
+
+    def __init__(self, handle: DeploymentHandle) -> None:
+        self._handle = handle
+        self._streams = handle.options(stream=True)
+        self._live: set[str] = set()
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """Yield the request's steps; where its replica dies, continue on another.
+
+        Noise is keyed by seed and absolute position, and the exact engine's logits do not
+        depend on how a prefix was computed: prompt and emitted tokens, sent as a prompt, are
+        continued by the very ids that were lost.
+        """
+        emitted: list[int] = []
+        is_taken = False
+        self._live.add(request.request_id)
+        try:
+            for attempt in range(_MAX_RESUMES + 1):
+                remaining = _remaining(request, emitted, attempt)
+                try:
+                    async for step in self._attempt(remaining):
+                        # A resumed request is taken a second time, which is not news.
+                        if step.token_ids or step.is_last or not is_taken:
+                            is_taken = True
+                            emitted.extend(step.token_ids)
+                            yield step
+                    return
+                except RayActorError as error:
+                    problem = _why_not_resumable(request, error)
+                    logger.warning(
+                        "replica lost under %s after %d tokens: %s",
+                        request.request_id,
+                        len(emitted),
+                        problem or "resuming",
+                    )
+                    if problem is not None and emitted:
+                        yield Step(error=errors.engine_failure(problem))
+                        return
+                except (RayError, RayServeException) as error:
+                    yield Step(error=_api_error_of(error))
+                    return
+            yield Step(error=errors.engine_failure("every replica that took this request died"))
+        finally:
+            self._live.discard(request.request_id)
+
+    async def _attempt(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        response = cast(
+            "DeploymentResponseGenerator[Step]", self._streams.generate.remote(request)
+        )
+        is_over = False
+        try:
+            async for step in response:
+                is_over = step.is_last
+                yield step
+            is_over = True
+        except RayActorError:
+            is_over = True
+            raise
+        finally:
+            if not is_over:
+                response.cancel()
+
+    async def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
+        """Yield the model's card, then its tokenizer files in parts."""
+        parts = self._streams.describe.remote()
+        async for part in cast("DeploymentResponseGenerator[ModelCard | FilePart]", parts):
+            yield part
+
+    async def status(self) -> EngineStatus:
+        """Return how one replica is."""
+        return await self._handle.status.remote()
+
+    async def renew_leases(self) -> None:
+        """Tell all replicas, again and again, which requests this process still reads.
+
+        A replica is not told when an ingress dies: in Serve's default mode its generators run
+        on to their last token. Without a renewal it ends such requests by itself.
+        """
+        while True:
+            await asyncio.sleep(RENEWAL_INTERVAL_S)
+            if not self._live:
+                continue
+            try:
+                await self._handle.broadcast("renew", tuple(self._live)).results_async()
+            except (RayError, RayServeException) as error:
+                # A replica that is gone has no leases; the others have been told.
+                logger.debug("a lease renewal failed: %s", error)
+
+
+def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> GenerateRequest:
+    """Return what is left to generate, as a request of its own."""
+    if attempt == 0:
+        return request
+    sampling = replace(
+        request.sampling, min_tokens=max(0, request.sampling.min_tokens - len(emitted))
+    )
+    return replace(
+        request,
+        # A new name: the lost replica may only be out of reach, still running the old one.
+        request_id=f"{request.request_id}-{attempt}",
+        prompt_token_ids=(*request.prompt_token_ids, *emitted),
+        max_tokens=request.max_tokens - len(emitted),
+        sampling=sampling,
+    )
+
+
+def _why_not_resumable(request: GenerateRequest, error: RayActorError) -> str | None:
+    """Return why a continuation could differ from what was lost; None where it cannot."""
+    sampling = request.sampling
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        return (
+            f"the replica died ({type(error).__name__}) and presence_penalty or "
+            "frequency_penalty count emitted tokens, which a resumed request no longer "
+            "knows from its prompt; retry it"
+        )
+    return None
+
+
+def _api_error_of(error: Exception) -> ApiError:
+    """Translate what Serve raises; the engine's own refusals come as steps."""
+    if isinstance(error, BackPressureError):
+        return errors.queue_full(
+            "all slots and the queue are taken; retry later",
+            error.retry_after_s or _RETRY_AFTER_S,
+        )
+    logger.error("engine call failed", exc_info=error)
+    return errors.engine_failure(f"the engine failed ({type(error).__name__}); retry it")

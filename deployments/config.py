@@ -1,0 +1,90 @@
+"""The settings under `args` and `user_config` of `serve_config.yaml`, read strictly.
+
+`python -m deployments.config serve_config.yaml` checks a whole file without starting anything.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deployments.strict import Problem, problems_in, value_from
+from dflash.config import EMBEDDED_MODEL, EngineConfig, EngineLimits
+from dflash.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ServeArgs:
+    """What `args` of the application can hold.
+
+    Attributes:
+        engine: The engine's settings.
+        model_name: The name clients ask for; None takes the last part of `engine.model`.
+    """
+
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    model_name: str | None = None
+
+    @property
+    def served_name(self) -> str:
+        """The name clients ask for."""
+        return self.model_name or Path(self.engine.model).name or EMBEDDED_MODEL
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfig:
+    """What `user_config` of the engine deployment can hold; it changes without a restart.
+
+    Attributes:
+        limits: Bounds of a step and of the queue.
+    """
+
+    limits: EngineLimits = field(default_factory=EngineLimits)
+
+
+def serve_args_from(args: Mapping[str, Any]) -> ServeArgs:
+    """Return the application's settings.
+
+    Raises:
+        ConfigError: Something in them cannot work; the message has all problems.
+    """
+    return _read(ServeArgs, args, "args")
+
+
+def limits_from_user_config(user_config: Any, default: EngineLimits) -> EngineLimits:
+    """Return the limits of a `user_config`, or the default where it has none.
+
+    Raises:
+        ConfigError: Something in it cannot work; the message has all problems.
+    """
+    if not user_config or user_config == {"limits": None}:
+        return default
+    return _read(UserConfig, user_config, "user_config").limits
+
+
+def _read(schema: type[Any], value: object, path: str) -> Any:
+    problems = problems_in(schema, value, (path,))
+    if problems:
+        raise ConfigError("; ".join(str(problem) for problem in problems))
+    return value_from(schema, value)
+
+
+def main(arguments: list[str]) -> int:
+    """Print every problem of a configuration file; return 1 where there is one."""
+    from deployments.config_file import problems_of_file
+
+    if len(arguments) != 1:
+        sys.stderr.write("usage: python -m deployments.config serve_config.yaml\n")
+        return 2
+    problems: list[Problem] = problems_of_file(Path(arguments[0]))
+    for problem in problems:
+        sys.stderr.write(f"{arguments[0]}{problem.report()}\n")
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        sys.stderr.write(f"{count}. Nothing was started.\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,124 @@
+"""The HTTP surface: routes, probes, and errors in OpenAI's form for everything."""
+
+import logging
+import math
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from deployments.gateway import Gateway
+from deployments.openai import errors
+from deployments.openai.errors import ApiError, RefusedError
+from deployments.openai.generation import new_request_id
+from deployments.openai.models import model_body, model_list_body
+from deployments.version import version_body
+from deployments.watch import EngineWatch
+
+logger = logging.getLogger(__name__)
+
+
+def create_app(
+    gateway: Gateway, background: AbstractAsyncContextManager[None] | None = None
+) -> FastAPI:
+    """Return the app.
+
+    Args:
+        gateway: What answers.
+        background: Entered when the app's event loop starts, left when it stops.
+    """
+    lifespan = None if background is None else (lambda _app: background)
+    # No generated schema: bodies are read and checked by our own models, not by parameters.
+    app = FastAPI(title="dflash-serve", openapi_url=None, lifespan=lifespan)
+    app.add_api_route("/v1/chat/completions", gateway.chat, methods=["POST"])
+    app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
+    _add_model_routes(app, gateway)
+    _add_probes(app, gateway.watch)
+    app.add_exception_handler(RefusedError, _on_refused)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_fault)
+    return app
+
+
+def _add_model_routes(app: FastAPI, gateway: Gateway) -> None:
+    def entry() -> dict[str, Any]:
+        model = gateway.require_model()
+        return model_body(gateway.model_name, model.loaded_at_s, model.card)
+
+    @app.get("/v1/models")
+    async def list_models() -> JSONResponse:
+        return JSONResponse(model_list_body(entry()))
+
+    @app.get("/v1/models/{model_id:path}")
+    async def show_model(model_id: str) -> JSONResponse:
+        if model_id != gateway.model_name:
+            raise RefusedError(errors.model_not_found(model_id, gateway.model_name))
+        return JSONResponse(entry())
+
+
+def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
+    @app.get("/livez")
+    async def is_live() -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/readyz")
+    @app.get("/health")
+    async def is_ready() -> JSONResponse:
+        reason = watch.why_not_ready()
+        status = watch.status
+        body = {
+            "ready": reason is None,
+            "reason": reason,
+            "engine": None if status is None else asdict(status),
+        }
+        return JSONResponse(body, status_code=200 if reason is None else 503)
+
+    @app.get("/startupz")
+    async def is_started() -> JSONResponse:
+        progress = watch.progress()
+        is_loaded = watch.model is not None
+        body = {
+            "started": is_loaded,
+            "phase": "ready" if is_loaded else progress.phase,
+            "percent": 100 if is_loaded else int(progress.fraction * 100),
+            "seconds": round(progress.elapsed_s, 1),
+        }
+        return JSONResponse(body, status_code=200 if is_loaded else 503)
+
+    @app.get("/version")
+    async def show_version() -> JSONResponse:
+        return JSONResponse(version_body())
+
+
+def _response(error: ApiError, headers: dict[str, str] | None = None) -> JSONResponse:
+    headers = dict(headers or {})
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    return JSONResponse(error.as_body(), status_code=error.status, headers=headers)
+
+
+def _on_refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RefusedError):
+        raise error
+    return _response(error.error)
+
+
+def _on_http_exception(request: Request, error: Exception) -> Response:
+    """Answer what the router refuses by itself: unknown paths and methods."""
+    if not isinstance(error, HTTPException):
+        raise error
+    path = request.url.path
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another")
+        refusal = errors.method_not_allowed(request.method, path, allowed)
+        return _response(refusal, {"Allow": allowed})
+    return _response(errors.route_not_found(path))
+
+
+def _on_fault(request: Request, error: Exception) -> Response:
+    fault_id = new_request_id()
+    logger.error("%s failed, reported as %s", request.url.path, fault_id, exc_info=error)
+    return _response(errors.internal_error(fault_id))

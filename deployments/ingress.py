@@ -1,0 +1,61 @@
+"""The HTTP front of the application as a Serve deployment."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from deployments.client import HandleClient
+from deployments.gateway import Gateway
+from deployments.http import create_app
+from deployments.watch import EngineWatch
+from deployments.wire import LoadReport
+
+INGRESS_NAME = "Ingress"
+_REPORT_TIMEOUT_S = 2.0
+
+
+@serve.ingress()
+class Ingress:
+    """Answers HTTP for the engines behind a handle."""
+
+    def __init__(self, engines: DeploymentHandle, model_name: str) -> None:
+        self._client = HandleClient(engines)
+        self._watch = EngineWatch(self._client)
+        self._gateway = Gateway(self._client, self._watch, model_name)
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Return the app; Serve asks for it after the constructor."""
+        tasks = running(self._watch.run(), self._client.renew_leases())
+        return create_app(self._gateway, tasks)
+
+    def note_load(self, report: LoadReport) -> None:
+        """Take the progress of a replica that loads."""
+        self._watch.note(report)
+
+
+class ReportToIngresses:
+    """Sends a replica's loading progress to every ingress of its application."""
+
+    async def __call__(self, report: LoadReport) -> None:
+        """Send one report; gives up soon, for the next one is newer."""
+        app_name = serve.get_replica_context().app_name
+        ingresses = serve.get_deployment_handle(INGRESS_NAME, app_name)
+        async with asyncio.timeout(_REPORT_TIMEOUT_S):
+            await ingresses.broadcast("note_load", report).results_async()
+
+
+@asynccontextmanager
+async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines beside the body, and cancel them after it."""
+    tasks = [asyncio.create_task(each) for each in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The OpenAI dialect: requests in, engine requests out, tokens in, JSON out."""

@@ -1,0 +1,172 @@
+"""From the bytes of a request to a checked body, each refusal naming its field."""
+
+import json
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from deployments.openai import errors
+from deployments.openai.errors import ApiError, RefusedError
+from deployments.openai.schemas import (
+    UNSUPPORTED,
+    ChatBody,
+    CompletionBody,
+    GenerationBody,
+    asks_for_nothing,
+)
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+BodyT = TypeVar("BodyT", bound=GenerationBody)
+
+# Where a slip of the pen ends and another engine's field begins: "max_token" is ours
+# misspelt, "top_a" is not.
+_SLIP_SIMILARITY = 0.86
+_MAX_IGNORED_NAMES = 16
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_INNER_FIELDS = frozenset({"role", "content", "tool_calls", "include_usage"})
+
+
+async def read_body(request: Request) -> bytes:
+    """Return the request's body.
+
+    Raises:
+        RefusedError: It is not declared as JSON, or is over the limit.
+    """
+    content_type = request.headers.get("content-type", "")
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise RefusedError(errors.unsupported_media_type(content_type))
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+        raise RefusedError(errors.request_too_large(MAX_BODY_BYTES))
+    raw = bytearray()
+    async for part in request.stream():
+        raw += part
+        if len(raw) > MAX_BODY_BYTES:
+            raise RefusedError(errors.request_too_large(MAX_BODY_BYTES))
+    return bytes(raw)
+
+
+def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ...]]:
+    """Return the checked body and the names of the fields that were ignored.
+
+    Raises:
+        RefusedError: The body is not JSON, or a field cannot be served; the error names it.
+    """
+    fields = _json_object(raw)
+    known = [*body_type.model_fields, *UNSUPPORTED]
+    for name, value in fields.items():
+        if name in UNSUPPORTED and not asks_for_nothing(value):
+            raise RefusedError(errors.unsupported_parameter(name, UNSUPPORTED[name]))
+        nearest = get_close_matches(name[:64], known, n=1, cutoff=_SLIP_SIMILARITY)
+        if name not in known and nearest:
+            raise RefusedError(errors.misspelt_parameter(name[:64], nearest[0]))
+    try:
+        body = body_type.model_validate(fields)
+    except ValidationError as error:
+        raise RefusedError(_first_problem(error)) from error
+    _refuse_unserved_values(body)
+    return body, _printable(name for name in fields if name not in known)
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(raw.decode("utf-8"))
+    except RecursionError:
+        raise RefusedError(errors.invalid_json("it is nested too deeply")) from None
+    except ValueError as error:
+        # Decoding errors, syntax errors and integers of thousands of digits.
+        raise RefusedError(errors.invalid_json(str(error)[:200])) from error
+    if not isinstance(value, dict):
+        raise RefusedError(errors.invalid_json(f"it is a {type(value).__name__}"))
+    return cast("dict[str, Any]", value)
+
+
+def _first_problem(error: ValidationError) -> ApiError:
+    problem = error.errors(include_url=False, include_context=False)[0]
+    param = _param_of(problem["loc"])
+    given = "" if problem["type"] == "missing" else f", got {_shown(problem['input'])}"
+    reason = problem["msg"][:1].lower() + problem["msg"][1:]
+    return errors.invalid_parameter(param, f"{param}: {reason}{given}")
+
+
+def _param_of(location: tuple[int | str, ...]) -> str:
+    """Return the path of a field as a client writes it, without the validator's own labels."""
+    path = str(location[0])
+    for part in location[1:]:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part in _INNER_FIELDS:
+            path += f".{part}"
+    return path
+
+
+def _shown(value: object) -> str:
+    """Return a short, printable form of a client's value."""
+    if isinstance(value, list | dict):
+        kind = "an array" if isinstance(value, list) else "an object"
+        return f"{kind} of {len(cast('list[Any] | dict[str, Any]', value))}"
+    # ASCII, because the value may hold what UTF-8 cannot carry.
+    text = ascii(value[:60]) if isinstance(value, str) else ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _refuse_unserved_values(body: GenerationBody) -> None:
+    """Refuse fields that are served for some values only."""
+    if body.n is not None and body.n != 1:
+        _refuse_count("n", body.n)
+    if body.response_format is not None and body.response_format.get("type") != "text":
+        raise RefusedError(
+            errors.unsupported_parameter("response_format", "only {'type': 'text'} is served")
+        )
+    if body.stream_options is not None and not body.stream:
+        raise RefusedError(
+            errors.invalid_parameter(
+                "stream_options", "stream_options needs stream to be true; leave it out"
+            )
+        )
+    if isinstance(body, ChatBody):
+        _refuse_unserved_chat_values(body)
+    elif isinstance(body, CompletionBody):
+        _refuse_unserved_completion_values(body)
+
+
+def _refuse_count(name: str, count: int) -> None:
+    if count < 1:
+        raise RefusedError(errors.invalid_parameter(name, f"{name} must be 1, got {count}"))
+    raise RefusedError(errors.unsupported_parameter(name, "one choice a request; send 1"))
+
+
+def _refuse_unserved_chat_values(body: ChatBody) -> None:
+    for index, message in enumerate(body.messages):
+        if message.tool_calls:
+            raise RefusedError(
+                errors.unsupported_parameter(
+                    f"messages[{index}].tool_calls", "this server calls no tools"
+                )
+            )
+    if body.top_logprobs is not None and not body.logprobs:
+        raise RefusedError(
+            errors.invalid_parameter("top_logprobs", "top_logprobs needs logprobs to be true")
+        )
+
+
+def _refuse_unserved_completion_values(body: CompletionBody) -> None:
+    if body.best_of is not None and body.best_of != 1:
+        _refuse_count("best_of", body.best_of)
+    if body.echo and body.logprobs is not None:
+        raise RefusedError(
+            errors.unsupported_parameter(
+                "echo", "not together with logprobs, which are of generated tokens only"
+            )
+        )
+
+
+def _printable(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that a header can carry, at most a few."""
+    return tuple(name for name in names if _PLAIN_NAME.fullmatch(name))[:_MAX_IGNORED_NAMES]

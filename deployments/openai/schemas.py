@@ -1,0 +1,146 @@
+"""The request bodies, as strict models: types and sizes here, ranges in the engine's own table."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
+MAX_MESSAGES = 4096
+
+# Fields of the API (OpenAI's or other engines') that change the answer and are not served.
+# Ignoring one would be a wrong answer in silence, so each is refused by name.
+UNSUPPORTED: Mapping[str, str] = {
+    "tools": "this server calls no tools",
+    "tool_choice": "this server calls no tools",
+    "functions": "this server calls no functions",
+    "function_call": "this server calls no functions",
+    "structured_outputs": "output cannot be constrained to a grammar",
+    "guided_json": "output cannot be constrained to a grammar",
+    "guided_regex": "output cannot be constrained to a grammar",
+    "guided_choice": "output cannot be constrained to a grammar",
+    "guided_grammar": "output cannot be constrained to a grammar",
+    "grammar": "output cannot be constrained to a grammar",
+    "speculation": "this server decodes plainly",
+    "use_beam_search": "tokens are sampled, not searched",
+    "prompt_logprobs": "log-probabilities are of generated tokens only",
+    "suffix": "the model does not fill in the middle",
+    "audio": "the model reads and writes text",
+    "prediction": "predicted outputs are not served",
+    "web_search_options": "this server searches nothing",
+}
+
+# Values under which a refused field asks for nothing.
+_ASKS_FOR_NOTHING: tuple[object, ...] = (None, False, [], {}, "none", "auto", "")
+
+
+def asks_for_nothing(value: object) -> bool:
+    """Return whether a client only spelt out a default."""
+    return any(value == nothing and type(value) is type(nothing) for nothing in _ASKS_FOR_NOTHING)
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _as_text(value: object) -> object:
+    """Join text parts by line breaks; leave anything else for the type check to refuse."""
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        return value
+    parts = cast("list[Any]", value)
+    for index, part in enumerate(parts):
+        if not (isinstance(part, dict) and part.get("type") == "text"):  # pyright: ignore[reportUnknownMemberType]
+            raise ValueError(f"part {index} must be {{'type': 'text', 'text': ...}}")
+        if not isinstance(part.get("text"), str):  # pyright: ignore[reportUnknownMemberType]
+            raise ValueError(f"part {index} has no text")
+    return "\n".join(part["text"] for part in parts)
+
+
+def _as_bias(value: object) -> object:
+    """Read the ids that JSON can only write as text."""
+    if not isinstance(value, dict):
+        return value
+    pairs: dict[int, object] = {}
+    # Keys of a JSON object are text.
+    for key, bias in cast("dict[str, object]", value).items():
+        if not (key.isdecimal() and key.isascii() and len(key) <= 10):
+            raise ValueError(f"keys must be token ids, got {key[:40]!a}")
+        pairs[int(key)] = bias
+    return pairs
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
+StopStringsField = Annotated[
+    list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)
+]
+Bias = Annotated[
+    dict[int, Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]],
+    BeforeValidator(_as_bias),
+]
+
+
+class StreamOptions(BaseModel):
+    """What a stream carries besides the answer."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    include_usage: bool | None = None
+
+
+class GenerationBody(BaseModel):
+    """Fields that both endpoints share."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    model: str
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: Finite | None = None
+    top_p: Finite | None = None
+    top_k: int | None = None
+    min_p: Finite | None = None
+    presence_penalty: Finite | None = None
+    frequency_penalty: Finite | None = None
+    repetition_penalty: Finite | None = None
+    logit_bias: Bias | None = None
+    seed: int | None = None
+    stop: StopStringsField | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=64)] | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    n: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: dict[str, Any] | None = None
+    user: str | None = None
+
+
+class Message(BaseModel):
+    """One message of a chat; its content is text once read."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[str, BeforeValidator(_as_text)] = ""
+    tool_calls: list[Any] | None = None
+
+
+class ChatBody(GenerationBody):
+    """`POST /v1/chat/completions`."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class CompletionBody(GenerationBody):
+    """`POST /v1/completions`."""
+
+    prompt: str | list[Any]
+    logprobs: int | None = None
+    echo: bool | None = None
+    best_of: int | None = None

@@ -1,0 +1,263 @@
+"""One engine behind a Serve handle: load it, stream from it, say how it is, end it."""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deployments.config import limits_from_user_config
+from deployments.openai import errors
+from deployments.openai.tokenizer import TOKENIZER_FILES
+from deployments.streams import OpenStreams
+from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
+from dflash.config import EngineConfig
+from dflash.errors import CheckpointError, ConfigError, OverloadedError, RequestError
+from dflash.request import GenerateRequest, TokenOutput
+
+if TYPE_CHECKING:
+    # Both import torch, which the ingress does without.
+    from dflash.engine import Engine
+    from dflash.loop import EngineLoop
+
+# Four renewals can be lost before a request is taken for orphaned.
+LEASE_S = 20.0
+_GUARD_INTERVAL_S = 1.0
+_REPORT_INTERVAL_S = 0.5
+# A handle's message may be limited to 4 MiB; tokenizer files can be larger.
+_PART_BYTES = 1024 * 1024
+
+OnProgress = Callable[[str, float], None]
+OnOutputs = Callable[[tuple[TokenOutput, ...]], None]
+
+logger = logging.getLogger(__name__)
+
+
+class EngineUnhealthyError(RuntimeError):
+    """The engine has work and does not step, or its thread died: only a restart helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningEngine:
+    """A loaded engine and the thread that runs it."""
+
+    engine: "Engine"
+    loop: "EngineLoop"
+
+
+class EngineOpener(Protocol):
+    """Loads an engine and starts its thread; blocks for as long as that takes."""
+
+    def __call__(
+        self, config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
+    ) -> RunningEngine:
+        """Return the running engine."""
+        ...
+
+
+def open_engine(
+    config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
+) -> RunningEngine:
+    """Load the configured model and start its engine.
+
+    Raises:
+        EngineError: The configuration, the checkpoint or the cache folder cannot be used.
+    """
+    from dflash.load import load_engine
+    from dflash.loop import EngineLoop
+
+    engine = load_engine(config, on_progress)
+    loop = EngineLoop(engine, on_outputs)
+    loop.start()
+    return RunningEngine(engine, loop)
+
+
+class EngineReplica:
+    """Serves the streams of one engine.
+
+    Its constructor returns when the model is loaded, so that Serve routes no request to a
+    loading replica while another can answer; meanwhile it reports its progress.
+    """
+
+    # Serve awaits constructors, which type checkers do not know.
+    async def __init__(  # type: ignore[misc]
+        self,
+        config: EngineConfig,
+        opener: EngineOpener,
+        report: Callable[[LoadReport], Awaitable[None]],
+    ) -> None:
+        """Load the engine.
+
+        Args:
+            config: What to load.
+            opener: Loads it.
+            report: Tells the ingresses how far loading is.
+        """
+        self._running: RunningEngine | None = None
+        self._streams = OpenStreams(LEASE_S)
+        self._user_config_problem: str | None = None
+        self._configured_limits = config.limits
+        events = asyncio.get_running_loop()
+
+        def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
+            # Once a step, whatever the number of requests: waking a loop is a system call.
+            events.call_soon_threadsafe(self._streams.deliver, outputs)
+
+        progress = _Progress(report)
+        reporting = asyncio.create_task(progress.keep_reporting())
+        try:
+            self._running = await asyncio.to_thread(opener, config, progress.note, on_outputs)
+        finally:
+            reporting.cancel()
+        logger.info("engine ready: %s", self._running.engine.exactness)
+        self._guard = asyncio.create_task(self._end_orphans())
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[Step]:
+        """Yield an empty step once the engine took the request, then one step a message.
+
+        Refusals are steps too: exceptions would cross the handle with this process's traceback.
+        """
+        inbox = self._streams.open(request.request_id, time.monotonic())
+        is_over = True
+        try:
+            self._loop.submit(request)
+            is_over = False
+            yield Step()
+            while not is_over:
+                step = await inbox.take()
+                is_over = step.is_last
+                yield step
+        except OverloadedError as error:
+            yield Step(error=errors.queue_full(str(error), error.retry_after_s))
+        except RequestError as error:
+            yield Step(error=errors.invalid_parameter(error.field or "prompt", str(error)))
+        finally:
+            self._streams.close(request.request_id)
+            if not is_over:
+                # The client left, or this replica is told to stop.
+                self._loop.abort(request.request_id)
+
+    async def describe(self) -> AsyncIterator[ModelCard | FilePart]:
+        """Yield the model's card, then its tokenizer files in parts.
+
+        Raises:
+            CheckpointError: The checkpoint has no folder, so no tokenizer.
+        """
+        engine = self._engine
+        if engine.model_folder is None or engine.exactness is None:
+            raise CheckpointError("the engine was loaded without a model folder; load one from it")
+        yield ModelCard(
+            vocab_size=engine.facts.vocab_size,
+            max_model_len=engine.facts.max_model_len,
+            exactness_mode=str(engine.exactness.mode),
+            exactness_form=engine.exactness.form,
+            exactness_detail=engine.exactness.detail,
+        )
+        for name in TOKENIZER_FILES:
+            path = engine.model_folder / name
+            content = await asyncio.to_thread(path.read_bytes) if path.exists() else b""
+            for start in range(0, len(content), _PART_BYTES):
+                yield FilePart(name, content[start : start + _PART_BYTES])
+
+    def status(self) -> EngineStatus:
+        """Return how this replica is; waits for no step."""
+        health, counts = self._loop.health(), self._loop.snapshot()
+        return EngineStatus(
+            is_healthy=health.is_healthy,
+            sentence=health.sentence,
+            pid=os.getpid(),
+            num_running=counts.num_running,
+            num_waiting=counts.num_waiting,
+            num_pages_used=counts.num_pages_used,
+            num_pages_cached=counts.num_pages_cached,
+            num_pages_total=counts.num_pages_total,
+            num_steps=counts.num_steps,
+            num_preemptions=counts.num_preemptions,
+            limits=self._engine.limits,
+            user_config_problem=self._user_config_problem,
+        )
+
+    def renew(self, request_ids: Iterable[str]) -> None:
+        """Prolong the leases of requests that an ingress still reads."""
+        self._streams.renew(request_ids, time.monotonic())
+
+    def reconfigure(self, user_config: Any) -> None:
+        """Take new limits between two steps; what is invalid leaves the old ones in force.
+
+        Raising would make Serve replace this replica, and its running requests would pay for
+        a slip in a file.
+        """
+        try:
+            limits = limits_from_user_config(user_config, self._configured_limits)
+        except ConfigError as error:
+            self._user_config_problem = str(error)
+            logger.error("user_config not taken, the old one stays in force: %s", error)
+            return
+        self._user_config_problem = None
+        logger.info("limits change from %s to %s", self._engine.limits, limits)
+        self._loop.reconfigure(limits)
+
+    def check_health(self) -> None:
+        """Let Serve replace this replica when only that helps.
+
+        Raises:
+            EngineUnhealthyError: There is work and no step, or the thread died.
+        """
+        health = self._loop.health()
+        if not health.is_healthy:
+            raise EngineUnhealthyError(health.sentence)
+
+    def __del__(self) -> None:
+        """End the engine's thread; Serve has waited for the streams by now."""
+        running, self._running = getattr(self, "_running", None), None
+        if running is not None:
+            self._guard.cancel()
+            running.loop.stop()
+
+    @property
+    def _engine(self) -> "Engine":
+        return self._require_running().engine
+
+    @property
+    def _loop(self) -> "EngineLoop":
+        return self._require_running().loop
+
+    def _require_running(self) -> RunningEngine:
+        if self._running is None:
+            raise EngineUnhealthyError("the engine is not running")
+        return self._running
+
+    async def _end_orphans(self) -> None:
+        while True:
+            await asyncio.sleep(_GUARD_INTERVAL_S)
+            for request_id in self._streams.expired(time.monotonic()):
+                logger.warning("request %s has no reader any more; it is ended", request_id)
+                # Its last message ends the stream; until then one abort is enough.
+                self._streams.renew((request_id,), time.monotonic())
+                self._loop.abort(request_id)
+
+
+class _Progress:
+    """Where loading is; written by the loading thread, sent by the event loop."""
+
+    def __init__(self, report: Callable[[LoadReport], Awaitable[None]]) -> None:
+        self._report = report
+        self._began_at_s = time.monotonic()
+        self._latest = ("starting", 0.0)
+
+    def note(self, phase: str, fraction: float) -> None:
+        if phase != self._latest[0]:
+            logger.info("loading: %s", phase)
+        self._latest = (phase, fraction)
+
+    async def keep_reporting(self) -> None:
+        while True:
+            phase, fraction = self._latest
+            elapsed_s = time.monotonic() - self._began_at_s
+            # An ingress may not be there yet; loading goes on without an audience.
+            with suppress(Exception):
+                await self._report(LoadReport(str(os.getpid()), phase, fraction, elapsed_s))
+            await asyncio.sleep(_REPORT_INTERVAL_S)

@@ -1,0 +1,108 @@
+"""What one ingress knows of its engines: the loaded model, loading progress, and health."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from deployments.client import EngineClient
+from deployments.openai import errors
+from deployments.openai.errors import ApiError
+from deployments.openai.tokenizer import TextTokenizer
+from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
+
+STATUS_INTERVAL_S = 1.0
+_STATUS_TIMEOUT_S = 3.0
+# A replica that loads reports twice a second; older than this is history.
+_FRESH_REPORT_S = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model that can take requests.
+
+    Attributes:
+        card: Its facts.
+        tokenizer: Its tokenizer and chat template.
+        loaded_at_s: When this process came to know it, seconds since the epoch.
+    """
+
+    card: ModelCard
+    tokenizer: TextTokenizer
+    loaded_at_s: int
+
+
+class EngineWatch:
+    """Asks for the model once, then for one replica's status every second.
+
+    The first question simply waits: Serve delivers it when the first replica has loaded.
+    """
+
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
+        self._report: tuple[float, LoadReport] | None = None
+        self._status: EngineStatus | None = None
+        self.model: LoadedModel | None = None
+
+    @property
+    def status(self) -> EngineStatus | None:
+        """The latest status; None where no replica answers."""
+        return self._status
+
+    def note(self, report: LoadReport) -> None:
+        """Take a loading replica's report."""
+        self._report = (time.monotonic(), report)
+
+    def progress(self) -> LoadReport:
+        """Return the latest report of a loading replica."""
+        if self._report is None:
+            return LoadReport(replica="", phase="starting", fraction=0.0, elapsed_s=0.0)
+        return self._report[1]
+
+    def why_not_ready(self) -> str | None:
+        """Return why no request should be sent here now; None where one can."""
+        if self.model is None:
+            return "loading"
+        if self._status is None:
+            return "no engine replica answers"
+        return None if self._status.is_healthy else self._status.sentence
+
+    def refusal(self) -> ApiError | None:
+        """Return the error for requests that would only wait for a model to load."""
+        if self.model is not None and (self._status is not None or not self._is_loading()):
+            return None
+        progress = self.progress()
+        return errors.server_loading(progress.phase, int(progress.fraction * 100))
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(None if self.model is None else _STATUS_TIMEOUT_S):
+                    if self.model is None:
+                        self.model = await self._ask_for_model()
+                    self._status = await self._client.status()
+            # Whatever a dying replica raises, the next one may answer.
+            except Exception as error:
+                if self.model is None or self._status is not None:
+                    logger.warning("no engine replica answers: %r", error, exc_info=True)
+                self._status = None
+            await asyncio.sleep(STATUS_INTERVAL_S)
+
+    async def _ask_for_model(self) -> LoadedModel:
+        card: ModelCard | None = None
+        files: dict[str, bytes] = {}
+        async for part in self._client.describe():
+            if isinstance(part, FilePart):
+                files[part.name] = files.get(part.name, b"") + part.content
+            else:
+                card = part
+        if card is None:
+            raise RuntimeError("an engine replica described no model")
+        tokenizer = await asyncio.to_thread(TextTokenizer, files)
+        return LoadedModel(card, tokenizer, int(time.time()))
+
+    def _is_loading(self) -> bool:
+        return self._report is not None and time.monotonic() - self._report[0] < _FRESH_REPORT_S
