@@ -87,7 +87,7 @@ def plan_memory(
     }
     headroom_bytes = total_bytes - sum(parts.values())
     if headroom_bytes < 0:
-        raise ConfigError(_does_not_fit(parts, total_bytes, page_bytes))
+        raise ConfigError(_does_not_fit(parts, total_bytes))
     _check_longest_sequence(model, engine, num_pages, page_bytes)
     return MemoryPlan(
         weights_bytes=parts["weights"],
@@ -152,12 +152,12 @@ def format_plan(plan: MemoryPlan) -> str:
     return "\n".join(["memory plan", *rows])
 
 
-def _does_not_fit(parts: dict[str, int], total_bytes: int, page_bytes: int) -> str:
+def _does_not_fit(parts: dict[str, int], total_bytes: int) -> str:
     written_out = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
     needed_bytes = sum(parts.values())
-    spare_bytes = total_bytes - needed_bytes + parts["KV pages"]
-    if spare_bytes >= page_bytes:
-        fix = f"set engine.kv_cache.memory_gib to at most {_rounded_down(spare_bytes)}"
+    largest_gib = _rounded_down(total_bytes - needed_bytes + parts["KV pages"])
+    if largest_gib > 0:
+        fix = f"set engine.kv_cache.memory_gib to at most {largest_gib}"
     else:
         fix = (
             "no room is left for KV pages; take a smaller model, engine.dtype bfloat16, smaller "
@@ -186,6 +186,7 @@ def _check_longest_sequence(
 
 
 def _rounded_down(num_bytes: int) -> float:
+    """Return GiB in the steps a person would type, the setting's least value among them."""
     return math.floor(num_bytes / GIB * 1000) / 1000
 
 

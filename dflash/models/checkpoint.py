@@ -107,21 +107,8 @@ def open_checkpoint(
 def _folder_of(source: str, cache_dir: Path, on_progress: OnProgress | None) -> Path:
     if source == EMBEDDED_MODEL:
         return ensure_embedded_model(cache_dir, on_progress)
-    try:
-        path = Path(source).expanduser()
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(
-            f"engine.model is {source!r}, which cannot be looked up ({error}); name a folder "
-            f"this user may read, or {EMBEDDED_MODEL!r}"
-        ) from error
-    if is_folder:
-        return path
-    if is_there:
-        raise CheckpointError(
-            f"engine.model is {source!r}, a file; give the folder that holds it "
-            f"({path.absolute().parent})"
-        )
+    if folder := _local_folder(source):
+        return folder
     if is_hub_id(source):
         if on_progress:
             on_progress(f"downloading {source}", 0.0)
@@ -131,6 +118,28 @@ def _folder_of(source: str, cache_dir: Path, on_progress: OnProgress | None) -> 
     raise CheckpointError(
         f"engine.model is {source!r}: no such folder, and not a hub id (organisation/name); {meant}"
     )
+
+
+def _local_folder(source: str) -> Path | None:
+    # The empty text is the working folder to the system, and a forgotten setting to a person.
+    if not source:
+        return None
+    try:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            return path
+        is_file = path.exists()
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(
+            f"engine.model is {source!r}, which cannot be looked up ({error}); name a folder "
+            f"this user may read, or {EMBEDDED_MODEL!r}"
+        ) from error
+    if is_file:
+        raise CheckpointError(
+            f"engine.model is {source!r}, a file; give the folder that holds it "
+            f"({path.absolute().parent})"
+        )
+    return None
 
 
 def _read_config(folder: Path) -> ModelConfig:
