@@ -74,8 +74,8 @@ static winner compete(const draw_row *draw, last_member last, float largest, int
         double score = ((double)logit - (double)largest) / draw->temperature;
         if (score < draw->least_score) continue;
         score += gumbel_of(word);
-        if (score > best.score || (score == best.score && start + i < best.token_id))
-            best = (winner){score, start + i};
+        /* Ids come in ascending order, so the lower one keeps a tie. */
+        if (score > best.score) best = (winner){score, start + i};
     }
     return best;
 }
@@ -85,8 +85,8 @@ static int64_t choose(const draw_row *draw, int64_t vocab) {
     if (top.token_id < 0 || draw->temperature == 0.0) return top.token_id;
     float largest = logit_of(top.rank);
     last_member last = allowed_members(draw, vocab, largest);
-    /* The lowest noise there is. The largest logit is always allowed, so it is beaten. */
-    winner best = {gumbel_of(0), top.token_id};
+    /* Under the lowest noise there is: the largest logit, always allowed, beats it. */
+    winner best = {gumbel_of(0) - 1.0, top.token_id};
     for (int64_t start = 0; start < vocab; start += BLOCK) {
         int64_t count = vocab - start < BLOCK ? vocab - start : BLOCK;
         int32_t rank = largest_rank(draw->logits + start, count);
