@@ -1,0 +1,89 @@
+"""An engine on `HashLM`, stepped by hand with its books proved after each step."""
+
+from collections.abc import Callable
+
+from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.serial import Answer
+from dflash.config import EngineLimits
+from dflash.engine import Engine, StepResult
+from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
+
+
+class Drive:
+    """Steps an engine and collects what each request is given.
+
+    Attributes:
+        model: The target.
+        engine: The engine.
+        results: What each step brought.
+        outputs: Every message of every request, in order.
+    """
+
+    def __init__(
+        self,
+        limits: EngineLimits | None = None,
+        *,
+        num_pages: int = 64,
+        prefix_caching: bool = True,
+    ) -> None:
+        self.model = HashLM(num_pages=num_pages)
+        self.engine = Engine(self.model, limits or EngineLimits(), prefix_caching=prefix_caching)
+        self.results: list[StepResult] = []
+        self.outputs: dict[str, list[TokenOutput]] = {}
+
+    def submit(self, *requests: GenerateRequest) -> None:
+        """Submit requests in this order."""
+        for request in requests:
+            self.engine.submit(request)
+            self.outputs[request.request_id] = []
+
+    def step(self, count: int = 1) -> None:
+        """Step, prove the books, and make free pages unreadable."""
+        for _ in range(count):
+            result = self.engine.step()
+            self.results.append(result)
+            for output in result.outputs:
+                self.outputs[output.request_id].append(output)
+            self.engine.check()
+            self.model.poison(self.engine.kv_cache.free_pages)
+
+    def step_until(self, is_reached: Callable[[], bool], most: int = 2000) -> int:
+        """Step until this holds; return the number of steps.
+
+        Raises:
+            RuntimeError: It does not hold after ``most`` steps.
+        """
+        for count in range(most):
+            if is_reached():
+                return count
+            self.step()
+        raise RuntimeError(f"not reached in {most} steps")
+
+    def finish(self) -> None:
+        """Step until nothing is live."""
+        self.step_until(lambda: not self.engine.has_work)
+
+    def abort(self, request_id: str) -> None:
+        """Abort a request and collect its last message."""
+        last = self.engine.abort(request_id)
+        if last is not None:
+            self.outputs[request_id].append(last)
+        self.engine.check()
+        self.model.poison(self.engine.kv_cache.free_pages)
+
+    def answer(self, request_id: str) -> Answer:
+        """Return all that a request was given so far."""
+        outputs = self.outputs[request_id]
+        token_ids: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        finish_reason: FinishReason | None = None
+        stop_token_id: int | None = None
+        for output in outputs:
+            token_ids.extend(output.token_ids)
+            logprobs.extend(output.logprobs or ())
+            finish_reason, stop_token_id = output.finish_reason, output.stop_token_id
+        return Answer(tuple(token_ids), tuple(logprobs), finish_reason, stop_token_id)
+
+    def has_begun(self, request_id: str) -> bool:
+        """Whether a request has been given a token."""
+        return bool(self.answer(request_id).token_ids)

@@ -1,0 +1,53 @@
+"""Plain decoding of one request alone, without pages, batches or scheduler: the right answer."""
+
+from dataclasses import dataclass
+
+from benchmarks.rigs.hash_lm import HashLM
+from dflash.request import FinishReason, GenerateRequest, TokenLogprobs
+from dflash.sampling import ChoiceRow, choose
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that a request is given.
+
+    Attributes:
+        token_ids: Emitted tokens.
+        logprobs: One entry a token where asked for.
+        finish_reason: Why it ended.
+        stop_token_id: The id that ended it, where one did.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]
+    finish_reason: FinishReason | None
+    stop_token_id: int | None
+
+
+def serial_answer(model: HashLM, request: GenerateRequest) -> Answer:
+    """Return what the request must be given, whatever runs beside it."""
+    eos = model.facts.eos_token_ids
+    stops = {*request.sampling.stop_token_ids}
+    if not request.sampling.ignore_eos:
+        stops.update(eos)
+    ids = list(request.prompt_token_ids)
+    output: list[int] = []
+    logprobs: list[TokenLogprobs] = []
+    while len(output) < request.max_tokens:
+        row = ChoiceRow(
+            params=request.sampling,
+            seed=request.seed,
+            choice=request.choice,
+            position=len(ids),
+            prompt_token_ids=request.prompt_token_ids,
+            output_token_ids=tuple(output),
+            eos_token_ids=eos,
+        )
+        chosen = choose(model.next_logits(ids), [row])[0]
+        if chosen.token_id in stops:
+            return Answer(tuple(output), tuple(logprobs), FinishReason.STOP, chosen.token_id)
+        ids.append(chosen.token_id)
+        output.append(chosen.token_id)
+        if chosen.logprobs is not None:
+            logprobs.append(chosen.logprobs)
+    return Answer(tuple(output), tuple(logprobs), FinishReason.LENGTH, None)

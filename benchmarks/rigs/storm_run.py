@@ -1,0 +1,160 @@
+"""Random requests thrown at an engine, with every step audited."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.random_requests import RandomRequests
+from benchmarks.rigs.serial import Answer, serial_answer
+from benchmarks.rigs.shuffled import ShuffledScheduler
+from dflash.config import EngineLimits
+from dflash.engine import Engine, StepResult
+from dflash.request import FinishReason, GenerateRequest, TokenLogprobs
+
+# A little more than the longest request needs: two of them must fight for pages.
+NUM_PAGES = 28
+_NUM_NAMES = 48
+_MAX_LIVE = 24
+
+
+@dataclass(slots=True)
+class Given:
+    """What one request has been given so far."""
+
+    request: GenerateRequest
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None
+
+    def differs(self, right: Answer) -> bool:
+        """Whether this is not the right answer, or no beginning of it after an abort."""
+        if self.finish_reason is FinishReason.ABORT:
+            count = len(self.token_ids)
+            return (
+                tuple(self.token_ids) != right.token_ids[:count]
+                or tuple(self.logprobs) != right.logprobs[:count]
+            )
+        answer = Answer(
+            tuple(self.token_ids), tuple(self.logprobs), self.finish_reason, self.stop_token_id
+        )
+        return answer != right
+
+
+class Storm:
+    """One engine on `HashLM` in a tiny pool, and all that befalls it.
+
+    In each step requests arrive under names used before, some are aborted, the limits change, the
+    rows are shuffled, free pages are poisoned, the books are proved, and every page is compared
+    with what it held before.
+
+    Attributes:
+        model: The target.
+        engine: The engine; a test may break it before `run`.
+        counts: What happened, by name.
+        pages_written_astray: Pages that changed in a step though no turn was to write them.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.model = HashLM(num_pages=NUM_PAGES)
+        self.engine = Engine(self.model, EngineLimits())
+        self.engine.scheduler = self.scheduler = ShuffledScheduler(
+            self.engine.kv_cache, EngineLimits(), seed
+        )
+        self.counts: Counter[str] = Counter()
+        self.pages_written_astray = 0
+        self._random = random.Random(seed)
+        self._requests = RandomRequests(seed, self.model.facts.vocab_size)
+        self._live: dict[str, Given] = {}
+        self._ended: list[Given] = []
+
+    def run(
+        self, num_requests: int, on_ended: Callable[[int], object] = lambda count: None
+    ) -> None:
+        """Submit this many requests and step until all have ended."""
+        num_submitted = 0
+        while num_submitted < num_requests or self._live:
+            room = min(_MAX_LIVE - len(self._live), num_requests - num_submitted)
+            for _ in range(min(room, self._random.choice((0, 0, 1, 4)))):
+                self._submit()
+                num_submitted += 1
+            if self._live and self._random.random() < 0.02:
+                self._abort(self._random.choice(sorted(self._live)))
+            num_ended = len(self._ended)
+            self._step()
+            on_ended(len(self._ended) - num_ended)
+
+    def run_alone(self, num_requests: int) -> None:
+        """After the storm, serve requests one at a time from the cache that it left."""
+        for _ in range(num_requests):
+            self._submit()
+            while self._live:
+                self._step()
+
+    def ids_differ(self, on_checked: Callable[[int], object] = lambda count: None) -> int:
+        """Return how many requests were given anything else than serial decoding gives."""
+        differ = 0
+        for given in self._ended:
+            differ += given.differs(serial_answer(self.model, given.request))
+            on_checked(1)
+        return differ
+
+    def _submit(self) -> None:
+        free_names = [f"r{i}" for i in range(_NUM_NAMES) if f"r{i}" not in self._live]
+        request = self._requests.draw(self._random.choice(free_names))
+        self._live[request.request_id] = Given(request)
+        self.engine.submit(request)
+        self.counts["requests"] += 1
+
+    def _abort(self, request_id: str) -> None:
+        last = self.engine.abort(request_id)
+        if last is not None:
+            self._live[request_id].finish_reason = last.finish_reason
+            self._ended.append(self._live.pop(request_id))
+            self.counts["aborts"] += 1
+
+    def _step(self) -> None:
+        max_num_seqs = self._random.choice((1, 4, 8, 16))
+        self.engine.set_limits(
+            EngineLimits(
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=self._random.randint(max_num_seqs, 160),
+            )
+        )
+        before = self.model.page_contents()
+        result = self.engine.step()
+        self._audit(before)
+        self._record(result)
+        self.engine.check()
+        self.model.poison(self.engine.kv_cache.free_pages)
+
+    def _audit(self, before: np.ndarray) -> None:
+        changed = (self.model.page_contents() != before).any(axis=(1, 2))
+        turns = self.scheduler.last.turns if self.scheduler.last else ()
+        for turn in turns:
+            first = turn.run.start // self.model.facts.page_size
+            # Shared pages lie below the first one a run writes, so a change of them counts.
+            changed[list(turn.run.page_table[first:])] = False
+            self.counts["chunks"] += len(turn.run.token_ids) > 1 and not turn.run.num_logits
+        self.pages_written_astray += int(changed.sum())
+
+    def _record(self, result: StepResult) -> None:
+        stats = result.stats
+        self.counts["steps"] += 1
+        self.counts["faults"] += result.fault is not None
+        self.counts["preemptions"] += stats.num_preempted
+        self.counts["cached_tokens"] += stats.num_cached_tokens
+        self.counts["mixed_steps"] += bool(stats.num_decoding and stats.num_prefilling)
+        for output in result.outputs:
+            given = self._live[output.request_id]
+            given.token_ids.extend(output.token_ids)
+            given.logprobs.extend(output.logprobs or ())
+            if output.finish_reason is not None:
+                given.finish_reason = output.finish_reason
+                given.stop_token_id = output.stop_token_id
+                self._ended.append(self._live.pop(output.request_id))
+                self.counts[f"ended_{output.finish_reason}"] += 1
