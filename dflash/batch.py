@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ class Batch:
     Shapes:
         token_ids: ``[num_tokens]`` int64, runs concatenated in order.
         positions: ``[num_tokens]`` int32, position of each token in its sequence.
+        run_of_token: ``[num_tokens]`` int32, the run each row belongs to.
         run_offsets: ``[num_runs + 1]`` int32, run r owns rows ``run_offsets[r]:run_offsets[r+1]``.
         run_starts: ``[num_runs]`` int32, position of each run's first token.
         page_tables: ``[num_runs, max_pages]`` int32, padded with -1; a pad is never read.
@@ -42,6 +44,7 @@ class Batch:
 
     token_ids: Tensor
     positions: Tensor
+    run_of_token: Tensor
     run_offsets: Tensor
     run_starts: Tensor
     page_tables: Tensor
@@ -60,21 +63,23 @@ class Batch:
 
 def batch_from_runs(runs: Sequence[Run]) -> Batch:
     """Return the tensors of one step, on the CPU."""
-    offsets, ids, positions, logit_rows = [0], [], [], []
-    max_pages = max(len(run.page_table) for run in runs)
-    tables = torch.full((len(runs), max_pages), -1, dtype=torch.int32)
+    offsets, ids, positions, run_of_token, logit_rows = [0], [], [], [], []
+    tables = np.full((len(runs), max(len(run.page_table) for run in runs)), -1, dtype=np.int32)
     for index, run in enumerate(runs):
-        end = offsets[-1] + len(run.token_ids)
+        count = len(run.token_ids)
+        end = offsets[-1] + count
         ids.extend(run.token_ids)
-        positions.extend(range(run.start, run.start + len(run.token_ids)))
+        positions.extend(range(run.start, run.start + count))
+        run_of_token.extend([index] * count)
         logit_rows.extend(range(end - run.num_logits, end))
-        tables[index, : len(run.page_table)] = torch.tensor(run.page_table, dtype=torch.int32)
+        tables[index, : len(run.page_table)] = run.page_table
         offsets.append(end)
     return Batch(
         token_ids=torch.tensor(ids, dtype=torch.int64),
         positions=torch.tensor(positions, dtype=torch.int32),
+        run_of_token=torch.tensor(run_of_token, dtype=torch.int32),
         run_offsets=torch.tensor(offsets, dtype=torch.int32),
         run_starts=torch.tensor([run.start for run in runs], dtype=torch.int32),
-        page_tables=tables,
+        page_tables=torch.from_numpy(tables),
         logit_rows=torch.tensor(logit_rows, dtype=torch.int32),
     )

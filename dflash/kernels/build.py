@@ -65,7 +65,13 @@ def _built_library(compiler: str, folder: Path) -> Path:
         key=lambda entry: entry.name,
     )
     key = hashlib.sha256()
-    for part in (compiler, _compiler_version(compiler), _cpu_identity(), _openmp_library(), *_FLAGS):
+    for part in (
+        compiler,
+        _compiler_version(compiler),
+        _cpu_identity(),
+        _openmp_library(),
+        *_FLAGS,
+    ):
         key.update(part.encode() + b"\0")
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())

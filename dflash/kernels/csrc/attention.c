@@ -1,145 +1,157 @@
 /* Paged causal attention, exact: a query's result depends on that query and its own pages only.
  *
  * Scores and weighted sums run page by page in page order with a running maximum (online softmax,
- * arXiv:1805.02867), float32 throughout. Queries of one run that share a key/value head share the
- * widening of each page; each keeps its own order of operations, so grouping changes no bit. */
+ * arXiv:1805.02867), float32 throughout. Query heads that share a key/value head are computed side
+ * by side, so that each key and value is widened once for all of them; each keeps its own chain of
+ * operations, so how many are computed together changes no bit. */
 #include "tape.h"
 
-#define TOKENS_PER_TASK 16
-#define QUERIES_PER_GROUP 64 /* query vectors that walk the pages together */
+#define TOKENS_PER_TASK 8
+#define MAX_HEADS 4 /* query heads computed side by side: 16 vectors of sums */
 
 typedef struct {
   float query[MAX_HEAD_DIM] __attribute__((aligned(64)));
   float sum[MAX_HEAD_DIM] __attribute__((aligned(64)));
+  float weight[PAGE] __attribute__((aligned(64)));
   float maximum, total;
-  int64_t position, row, head;
-} Query;
+} Head;
 
+/* One page's keys, [width, 16 tokens], and values, [16 tokens, width], of one key/value head. */
 typedef struct {
-  float keys[MAX_HEAD_DIM * PAGE] __attribute__((aligned(64)));
-  float values[PAGE * MAX_HEAD_DIM] __attribute__((aligned(64)));
-  Query queries[QUERIES_PER_GROUP];
-} Scratch;
+  const void *keys, *values;
+  int64_t num_visible;
+} Page;
 
-_Static_assert(sizeof(Scratch) <= SCRATCH_BYTES, "attention scratch does not fit");
+static Page page_at(const Op *op, int64_t page, int64_t kv_head, int64_t num_visible) {
+  int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
+  int64_t base = (page * op->num_kv_heads + kv_head) * bytes;
+  return (Page){(const char *)op->keys + base, (const char *)op->values + base, num_visible};
+}
 
-static void widen_page(const Op *op, int64_t page, int64_t kv_head, Scratch *scratch) {
-  int64_t size = (int64_t)op->head_dim * PAGE, base = (page * op->num_kv_heads + kv_head) * size;
-  for (int64_t i = 0; i < size; i += LANES) {
-    *(f32x16 *)(scratch->keys + i) = load_f32x16(op->keys, base + i, op->dtype);
-    *(f32x16 *)(scratch->values + i) = load_f32x16(op->values, base + i, op->dtype);
+/* Pages lie anywhere in memory: without a hint each one starts with a wait. */
+static void prefetch(const Op *op, Page page) {
+  int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
+  for (int64_t i = 0; i < bytes; i += 64) {
+    __builtin_prefetch((const char *)page.keys + i);
+    __builtin_prefetch((const char *)page.values + i);
   }
 }
 
-/* Scores of one query against the 16 keys of a page: four chains over the head dimension. */
-static inline f32x16 page_scores(const Query *query, const float *keys, int64_t width) {
-  f32x16 a = splat(0.0f), b = a, c = a, d = a;
-  for (int64_t i = 0; i < width; i += 4) {
-    a += query->query[i] * *(const f32x16 *)(keys + i * PAGE);
-    b += query->query[i + 1] * *(const f32x16 *)(keys + (i + 1) * PAGE);
-    c += query->query[i + 2] * *(const f32x16 *)(keys + (i + 2) * PAGE);
-    d += query->query[i + 3] * *(const f32x16 *)(keys + (i + 3) * PAGE);
-  }
-  return (a + b) + (c + d);
-}
-
-static void add_page(Query *query, const Scratch *scratch, int64_t width, int64_t num_visible) {
+/* Turn a page's scores into weights, rescaling what was summed before if the maximum rose. */
+static inline void weigh(Head *head, f32x16 scores, int64_t width, int64_t num_visible) {
   static const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  f32x16 scores = page_scores(query, scratch->keys, width);
-  i32x16 visible = lane < (int32_t)num_visible;
-  scores = choose_f32(visible, scores, splat(-__builtin_inff()));
+  scores = choose_f32(lane < (int32_t)num_visible, scores, splat(-__builtin_inff()));
   float page_maximum = max_lanes(scores);
-  if (page_maximum > query->maximum) {
-    /* The first page has nothing to rescale: its old maximum is -inf and its sums are zero. */
-    f32x16 factor = exp_f32x16(splat(query->maximum - page_maximum));
-    query->total *= factor[0];
-    for (int64_t i = 0; i < width; i += LANES) *(f32x16 *)(query->sum + i) *= factor;
-    query->maximum = page_maximum;
+  if (page_maximum > head->maximum) {
+    /* Before the first page the maximum is -inf: the factor is 0 and scales zeros. */
+    f32x16 factor = exp_f32x16(splat(head->maximum - page_maximum));
+    head->total *= factor[0];
+    for (int64_t i = 0; i < width; i += LANES) *(f32x16 *)(head->sum + i) *= factor;
+    head->maximum = page_maximum;
   }
-  f32x16 weights = exp_f32x16(scores - query->maximum);
-  query->total += sum_lanes(weights);
-  float weight[PAGE];
-  memcpy(weight, &weights, sizeof weight);
-  /* Only tokens that exist are read: what a reused page holds beyond them may be anything. */
-  for (int64_t i = 0; i < width; i += LANES) {
-    f32x16 sum = *(f32x16 *)(query->sum + i);
-    for (int64_t token = 0; token < num_visible; token++)
-      sum += weight[token] * *(const f32x16 *)(scratch->values + token * width + i);
-    *(f32x16 *)(query->sum + i) = sum;
+  f32x16 weights = exp_f32x16(scores - head->maximum);
+  head->total += sum_lanes(weights);
+  *(f32x16 *)head->weight = weights;
+}
+
+/* Four chains over the head dimension for each head, joined in one order. */
+static inline __attribute__((always_inline)) void score(Head *heads, const int num_heads, Page page,
+                                                        const int dtype, const int64_t width) {
+  f32x16 chain[MAX_HEADS][4] = {0};
+  for (int64_t i = 0; i < width; i += 4) {
+    for (int j = 0; j < 4; j++) {
+      f32x16 keys = load_f32x16(page.keys, (i + j) * PAGE, dtype);
+      for (int h = 0; h < num_heads; h++) chain[h][j] += heads[h].query[i + j] * keys;
+    }
+  }
+  for (int h = 0; h < num_heads; h++)
+    weigh(&heads[h], (chain[h][0] + chain[h][1]) + (chain[h][2] + chain[h][3]), width,
+          page.num_visible);
+}
+
+/* Only tokens that exist are read: what a reused page holds beyond them may be anything. */
+static inline __attribute__((always_inline)) void add_values(Head *heads, const int num_heads,
+                                                             Page page, const int dtype,
+                                                             const int64_t width,
+                                                             const int64_t at, const int vectors) {
+  f32x16 sum[MAX_HEADS][4];
+  for (int h = 0; h < num_heads; h++)
+    for (int v = 0; v < vectors; v++) sum[h][v] = *(f32x16 *)(heads[h].sum + at + v * LANES);
+  for (int64_t token = 0; token < page.num_visible; token++) {
+    for (int v = 0; v < vectors; v++) {
+      f32x16 values = load_f32x16(page.values, token * width + at + v * LANES, dtype);
+      for (int h = 0; h < num_heads; h++) sum[h][v] += heads[h].weight[token] * values;
+    }
+  }
+  for (int h = 0; h < num_heads; h++)
+    for (int v = 0; v < vectors; v++) *(f32x16 *)(heads[h].sum + at + v * LANES) = sum[h][v];
+}
+
+static inline __attribute__((always_inline)) void visit(Head *heads, const int num_heads, Page page,
+                                                        const int dtype, const int64_t width) {
+  score(heads, num_heads, page, dtype, width);
+  int64_t at = 0;
+  for (; at + 4 * LANES <= width; at += 4 * LANES)
+    add_values(heads, num_heads, page, dtype, width, at, 4);
+  if (at < width) add_values(heads, num_heads, page, dtype, width, at, 2);
+}
+
+/* Constant counts, types and the common widths become loops of known length. */
+#define VISIT_CASE(count)                                                  \
+  case count:                                                              \
+    if (dtype == DTYPE_BF16 && width == 64)                                \
+      visit(heads, count, page, DTYPE_BF16, 64);                           \
+    else if (dtype == DTYPE_BF16 && width == 128)                          \
+      visit(heads, count, page, DTYPE_BF16, 128);                          \
+    else                                                                   \
+      visit(heads, count, page, dtype, width);                             \
+    break;
+
+static void visit_page(Head *heads, int num_heads, Page page, int dtype, int64_t width) {
+  switch (num_heads) {
+    VISIT_CASE(1) VISIT_CASE(2) VISIT_CASE(3) VISIT_CASE(4)
   }
 }
 
-static void start_query(const Op *op, const Step *step, Query *query) {
-  int64_t at = query->row * op->src_stride + query->head * op->head_dim;
+static void start_head(const Op *op, Head *head, int64_t at) {
   for (int64_t i = 0; i < op->head_dim; i += LANES) {
-    *(f32x16 *)(query->query + i) = load_f32x16(op->src, at + i, op->dtype) * op->scale;
-    *(f32x16 *)(query->sum + i) = splat(0.0f);
+    *(f32x16 *)(head->query + i) = load_f32x16(op->src, at + i, op->dtype) * op->scale;
+    *(f32x16 *)(head->sum + i) = splat(0.0f);
   }
-  query->maximum = -__builtin_inff();
-  query->total = 0.0f;
-  query->position = step->positions[query->row];
+  head->maximum = -__builtin_inff();
+  head->total = 0.0f;
 }
 
-static void finish_query(const Op *op, const Query *query) {
-  int64_t at = query->row * op->dst_stride + query->head * op->head_dim;
+static void finish_head(const Op *op, const Head *head, int64_t at) {
   for (int64_t i = 0; i < op->head_dim; i += LANES)
-    store_f32x16(op->dst, at + i, op->dtype, *(f32x16 *)(query->sum + i) / query->total);
+    store_f32x16(op->dst, at + i, op->dtype, *(f32x16 *)(head->sum + i) / head->total);
 }
 
-/* Walk the pages once for a group of queries that share run and key/value head. */
-static void attend_group(const Op *op, const Step *step, int64_t run, int64_t kv_head,
-                         Scratch *scratch, int num_queries) {
-  const int32_t *table = step->page_tables + run * step->max_pages;
-  int64_t last = 0;
-  for (int q = 0; q < num_queries; q++) {
-    start_query(op, step, &scratch->queries[q]);
-    if (scratch->queries[q].position > last) last = scratch->queries[q].position;
+/* One token's query heads first_head .. first_head + num_heads over the token's own pages. */
+static void attend(const Op *op, const Step *step, int64_t row, int64_t first_head, int num_heads) {
+  Head heads[MAX_HEADS];
+  const int32_t *table = step->page_tables + step->run_of_token[row] * step->max_pages;
+  int64_t length = step->positions[row] + 1, last = (length - 1) / PAGE, width = op->head_dim;
+  int64_t kv_head = first_head / (op->num_heads / op->num_kv_heads);
+  int64_t source = row * op->src_stride + first_head * width;
+  int64_t destination = row * op->dst_stride + first_head * width;
+  for (int h = 0; h < num_heads; h++) start_head(op, &heads[h], source + h * width);
+  for (int64_t i = 0; i <= last; i++) {
+    if (i < last) prefetch(op, page_at(op, table[i + 1], kv_head, PAGE));
+    int64_t num_visible = i < last ? PAGE : length - last * PAGE;
+    visit_page(heads, num_heads, page_at(op, table[i], kv_head, num_visible), op->dtype, width);
   }
-  for (int64_t page = 0; page <= last / PAGE; page++) {
-    widen_page(op, table[page], kv_head, scratch);
-    for (int q = 0; q < num_queries; q++) {
-      Query *query = &scratch->queries[q];
-      int64_t num_visible = query->position + 1 - page * PAGE;
-      if (num_visible > 0)
-        add_page(query, scratch, op->head_dim, num_visible < PAGE ? num_visible : PAGE);
-    }
-  }
-  for (int q = 0; q < num_queries; q++) finish_query(op, &scratch->queries[q]);
+  for (int h = 0; h < num_heads; h++) finish_head(op, &heads[h], destination + h * width);
 }
 
-static void attend_tokens(const Op *op, const Step *step, int64_t run, int64_t kv_head,
-                          int64_t begin, int64_t end, Scratch *scratch) {
-  int64_t group = op->num_heads / op->num_kv_heads;
-  int num_queries = 0;
-  for (int64_t row = begin; row < end; row++) {
-    for (int64_t i = 0; i < group; i++) {
-      Query *query = &scratch->queries[num_queries++];
-      query->row = row;
-      query->head = kv_head * group + i;
-      if (num_queries == QUERIES_PER_GROUP) {
-        attend_group(op, step, run, kv_head, scratch, num_queries);
-        num_queries = 0;
-      }
-    }
-  }
-  if (num_queries) attend_group(op, step, run, kv_head, scratch, num_queries);
-}
-
-/* Tasks are (run, block of its tokens, key/value head), counted off in that order. */
+/* Tasks are (block of rows, key/value head): a block of a long run finds its pages in cache. */
 void run_attend(const Op *op, const Step *step, Worker *worker) {
-  int64_t first_block = 0, run = 0;
-  for (int64_t task; (task = take_task(worker)) >= 0;) {
-    int64_t block = task / op->num_kv_heads;
-    for (; run < step->num_runs; run++) {
-      int64_t tokens = step->run_offsets[run + 1] - step->run_offsets[run];
-      int64_t blocks = (tokens + TOKENS_PER_TASK - 1) / TOKENS_PER_TASK;
-      if (block < first_block + blocks) break;
-      first_block += blocks;
-    }
-    if (run == step->num_runs) return;
-    int64_t begin = step->run_offsets[run] + (block - first_block) * TOKENS_PER_TASK;
-    int64_t end = step->run_offsets[run + 1];
-    if (end > begin + TOKENS_PER_TASK) end = begin + TOKENS_PER_TASK;
-    attend_tokens(op, step, run, task % op->num_kv_heads, begin, end, worker->scratch);
+  int64_t rows = num_rows(op, step), group = op->num_heads / op->num_kv_heads;
+  int64_t block = rows > step->num_runs ? TOKENS_PER_TASK : 1;
+  for (int64_t task; (task = take_task(worker)) < (rows + block - 1) / block * op->num_kv_heads;) {
+    int64_t begin = task / op->num_kv_heads * block, first = task % op->num_kv_heads * group;
+    for (int64_t row = begin; row < begin + block && row < rows; row++)
+      for (int64_t h = 0; h < group; h += MAX_HEADS)
+        attend(op, step, row, first + h, group - h < MAX_HEADS ? (int)(group - h) : MAX_HEADS);
   }
 }

@@ -47,7 +47,7 @@ static largest_logit find_largest(const float *row, int64_t vocab) {
 
 static last_member allowed_members(const draw_row *draw, int64_t vocab, float largest) {
     last_member last = every_member(vocab);
-    if (draw->top_k > 0) last = prefix_of_count(draw->logits, vocab, last, draw->top_k);
+    if (draw->top_k > 0) last = prefix_of_count(draw->logits, vocab, draw->top_k);
     if (draw->top_p < 1.0)
         last = prefix_of_mass(draw->logits, vocab, last, largest, draw->temperature, draw->top_p);
     return last;

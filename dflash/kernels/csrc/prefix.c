@@ -2,6 +2,7 @@
 #include "prefix.h"
 
 #define BINS 4096
+#define MOST_RANKED 64
 static const int SHIFTS[] = {20, 8, 0};
 static const int WIDTHS[] = {12, 12, 8};
 
@@ -9,6 +10,7 @@ typedef struct {
     const float *row;
     int64_t vocab;
     last_member outer;
+    int32_t floor; /* members under this rank are known not to be in the answer */
     double largest;
     double temperature; /* 0: every member weighs 1 */
 } weighing;
@@ -40,7 +42,7 @@ static void fill_bins(const weighing *w, uint32_t head, int pass, int64_t *bins)
         for (int64_t i = 0; i < count; i++) {
             int32_t rank = rank_of(w->row[start + i]);
             uint64_t digits = digits_of(rank);
-            any |= ((digits >> head_shift) == head) & (rank >= w->outer.rank);
+            any |= ((digits >> head_shift) == head) & (rank >= w->floor);
         }
         if (!any) continue;
         /* Later passes have few members a block: those are weighed one by one. */
@@ -103,13 +105,30 @@ last_member every_member(int64_t vocab) {
     return (last_member){RANK_OF_MINUS_INFINITY + 1, vocab};
 }
 
-last_member prefix_of_count(const float *row, int64_t vocab, last_member outer, int64_t count) {
-    weighing w = {row, vocab, outer, 0.0, 0.0};
+/* Return a rank that `count` ids reach: the count-th of the blocks' largest. With few asked for,
+ * it spares nearly every block the three passes. */
+static int32_t rank_reached(const float *row, int64_t vocab, int64_t count) {
+    int32_t ranks[MOST_RANKED]; /* descending */
+    if (count > MOST_RANKED) return INT32_MIN;
+    for (int64_t i = 0; i < count; i++) ranks[i] = INT32_MIN;
+    for (int64_t start = 0; start < vocab; start += BLOCK) {
+        int64_t size = vocab - start < BLOCK ? vocab - start : BLOCK;
+        int32_t rank = largest_rank(row + start, size);
+        if (rank <= ranks[count - 1]) continue;
+        int64_t place = count - 1;
+        for (; place > 0 && ranks[place - 1] < rank; place--) ranks[place] = ranks[place - 1];
+        ranks[place] = rank;
+    }
+    return ranks[count - 1];
+}
+
+last_member prefix_of_count(const float *row, int64_t vocab, int64_t count) {
+    weighing w = {row, vocab, every_member(vocab), rank_reached(row, vocab, count), 0.0, 0.0};
     return shortest_prefix(&w, (amount){count, 0.0});
 }
 
 last_member prefix_of_mass(const float *row, int64_t vocab, last_member outer, float largest,
                            double temperature, double share) {
-    weighing w = {row, vocab, outer, largest, temperature};
+    weighing w = {row, vocab, outer, outer.rank, largest, temperature};
     return shortest_prefix(&w, (amount){0, share});
 }

@@ -23,8 +23,8 @@ static inline int is_within(last_member last, int32_t rank, int64_t token_id) {
 /* Every id that is not banned. */
 last_member every_member(int64_t vocab);
 
-/* The first `count` of the prefix that ends with `outer`. */
-last_member prefix_of_count(const float *row, int64_t vocab, last_member outer, int64_t count);
+/* The first `count`, at least 1, of every member. */
+last_member prefix_of_count(const float *row, int64_t vocab, int64_t count);
 
 /* The shortest prefix with `share` of the mass of the prefix that ends with `outer`. */
 last_member prefix_of_mass(const float *row, int64_t vocab, last_member outer, float largest,

@@ -5,7 +5,7 @@
 
 #include "tape.h"
 
-#define SPINS_BEFORE_YIELD 20000
+#define SPINS_BEFORE_YIELD 1000
 
 static void relax(void) {
 #if defined(__x86_64__)
@@ -50,31 +50,22 @@ static int is_skipped(const Op *op, const Step *step) {
   return !op->enabled || num_rows(op, step) == 0;
 }
 
-/* Run every enabled operation of the tape. Returns 0, or -1 where memory for scratch is missing. */
+/* Run every enabled operation of the tape. Returns 0, or -1 where memory is missing. */
 int dflash_run_tape(const Op *ops, int num_ops, const Step *step, int num_threads) {
-  char *scratch = aligned_alloc(64, (size_t)num_threads * SCRATCH_BYTES);
   int32_t *next_tasks = calloc((size_t)num_ops, sizeof *next_tasks);
-  if (!scratch || !next_tasks) {
-    free(scratch);
-    free(next_tasks);
-    return -1;
-  }
+  if (!next_tasks) return -1;
   Barrier barrier = {0, 0};
   tiles_allowed();
 #pragma omp parallel num_threads(num_threads)
   {
     /* The runtime may give fewer threads than asked for. */
     int team = omp_get_num_threads();
-    Worker worker = {.thread = omp_get_thread_num(), .num_threads = team};
-    worker.scratch = scratch + (size_t)worker.thread * SCRATCH_BYTES;
     for (int i = 0; i < num_ops; i++) {
       if (is_skipped(&ops[i], step)) continue;
-      worker.next_task = &next_tasks[i];
-      run_op(&ops[i], step, &worker);
+      run_op(&ops[i], step, &(Worker){&next_tasks[i]});
       if (team > 1) wait_for_all(&barrier, team);
     }
   }
-  free(scratch);
   free(next_tasks);
   return 0;
 }

@@ -55,12 +55,8 @@ typedef struct {
 
 /* One thread of the team that runs a tape. */
 typedef struct {
-  int thread, num_threads;
   int32_t *next_task; /* shared counter of the current operation */
-  void *scratch;      /* this thread's own, SCRATCH_BYTES, 64-byte aligned */
 } Worker;
-
-#define SCRATCH_BYTES (1 << 20)
 
 static inline int64_t num_rows(const Op *op, const Step *step) {
   return op->rows == ROWS_TOKENS ? step->num_tokens : step->num_logits;
@@ -129,21 +125,29 @@ static inline f32x16 choose_f32(i32x16 where, f32x16 a, f32x16 b) {
   return (f32x16)(((i32x16)a & where) | ((i32x16)b & ~where));
 }
 
-/* Sum and maximum of a vector in one fixed tree. */
-static inline float sum_lanes(f32x16 x) {
-  float lane[LANES];
-  memcpy(lane, &x, sizeof lane);
-  for (int half = LANES / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-  return lane[0];
+/* Lane i takes lane i + distance (or i - distance), so that halves fold onto each other. */
+static inline f32x16 swap_lanes(f32x16 x, int32_t distance) {
+  static const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return __builtin_shuffle(x, lane ^ distance);
 }
 
+/* Sum and maximum of a vector in one fixed tree. */
+static inline float sum_lanes(f32x16 x) {
+  x += swap_lanes(x, 8);
+  x += swap_lanes(x, 4);
+  x += swap_lanes(x, 2);
+  x += swap_lanes(x, 1);
+  return x[0];
+}
+
+static inline f32x16 larger(f32x16 a, f32x16 b) { return choose_f32(a > b, a, b); }
+
 static inline float max_lanes(f32x16 x) {
-  float lane[LANES];
-  memcpy(lane, &x, sizeof lane);
-  for (int half = LANES / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-  return lane[0];
+  x = larger(x, swap_lanes(x, 8));
+  x = larger(x, swap_lanes(x, 4));
+  x = larger(x, swap_lanes(x, 2));
+  x = larger(x, swap_lanes(x, 1));
+  return x[0];
 }
 
 /* e**x to about 1 ulp: x = n ln 2 + r, a polynomial in r, then n into the exponent. */

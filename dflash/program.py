@@ -1,0 +1,169 @@
+"""A model's forward as data: a list of operations over named buffers.
+
+A model family writes its forward once, as a program. Executors run it: the torch reference one
+operation at a time, the compiled CPU form as a tape recorded once and replayed every step, as a
+CUDA form can capture it in a graph. Buffers hold one row a token, or one row a wanted logit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dflash.errors import CheckpointError
+
+
+class Rows(StrEnum):
+    """What the rows of a buffer stand for."""
+
+    TOKENS = "tokens"
+    LOGITS = "logits"
+
+
+class Epilogue(StrEnum):
+    """What a linear operation does with its sums.
+
+    ``store``: round to the activation type. ``add``: add to what the destination holds (the
+    residual). ``silu_mul``: the weights are a gate and an up-projection; store
+    ``silu(gate) * up``. ``float32``: store the float32 sums (logits).
+    """
+
+    STORE = "store"
+    ADD = "add"
+    SILU_MUL = "silu_mul"
+    FLOAT32 = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A named block of rows that operations read and write.
+
+    Attributes:
+        width: Elements of a row.
+        rows: What a row stands for.
+        is_float32: Float32 whatever the activation type is.
+    """
+
+    width: int
+    rows: Rows = Rows.TOKENS
+    is_float32: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Look up the step's token ids in a table ``[vocab, hidden]``."""
+
+    weight: str
+    dst: str
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNorm:
+    """``weight * round(x / sqrt(mean(x**2) + eps))``, by rows."""
+
+    src: str
+    weight: str
+    dst: str
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Product with the matrices ``weights``, each ``[out, in]``, stacked over their outputs."""
+
+    src: str
+    weights: tuple[str, ...]
+    dst: str
+    epilogue: Epilogue = Epilogue.STORE
+
+
+@dataclass(frozen=True, slots=True)
+class RotateAndStore:
+    """Rotate queries and keys of ``[queries | keys | values]``, write keys and values to pages."""
+
+    qkv: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attend:
+    """Causal attention of each row over its own sequence's pages."""
+
+    qkv: str
+    dst: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Copy the rows whose logits are wanted."""
+
+    src: str
+    dst: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """Hand out a layer's output rows; skipped in steps that do not ask for it."""
+
+    src: str
+    layer: int
+
+
+Operation = Embed | RmsNorm | Linear | RotateAndStore | Attend | Select | Tap
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """Geometry of the attention layers and their pages.
+
+    Attributes:
+        num_heads: Query heads, a multiple of ``num_kv_heads``.
+        num_kv_heads: Key and value heads.
+        head_dim: Width of a head, a multiple of 32.
+        rope_theta: Base of the rotary position frequencies.
+        num_layers: Layers with pages of their own.
+    """
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_theta: float
+    num_layers: int
+
+    def __post_init__(self) -> None:
+        if self.head_dim % 32 or not 0 < self.head_dim <= 256:
+            raise CheckpointError(
+                f"head_dim is {self.head_dim}; the attention kernels take multiples of 32 up to 256"
+            )
+        if self.num_heads % self.num_kv_heads:
+            raise CheckpointError(
+                f"num_attention_heads {self.num_heads} is not a multiple of "
+                f"num_key_value_heads {self.num_kv_heads}"
+            )
+
+    @property
+    def qkv_width(self) -> int:
+        """Width of a row that holds all queries, keys and values."""
+        return (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+
+    @property
+    def elements_per_page(self) -> int:
+        """Elements of keys and values a 16-token page takes over all layers."""
+        return 2 * 16 * self.num_layers * self.num_kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A model's forward.
+
+    Attributes:
+        operations: In order; each may depend on all before it.
+        buffers: Every buffer the operations name.
+        attention: Geometry of attention and pages.
+        logits: Name of the buffer that holds the logits at the end.
+    """
+
+    operations: tuple[Operation, ...]
+    buffers: Mapping[str, Buffer]
+    attention: AttentionShape
+    logits: str
