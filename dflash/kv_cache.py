@@ -197,54 +197,48 @@ class KVCache:
 
     def _check_states(self) -> None:
         owned = [page for page, count in enumerate(self._num_owners) if count > 0]
-        listed = Counter([*self._free, *self._cached, *owned])
-        for page in range(self.num_pages):
-            _refuse_unless(listed[page] == 1, f"page {page} is in {listed[page]} states, not in 1")
-        _refuse_unless(len(listed) == self.num_pages, "a page outside the pool is in the books")
+        listed = sorted([*self._free, *self._cached, *owned])
+        if listed != list(range(self.num_pages)):
+            states = Counter(listed)
+            wrong = [
+                p for p in {*listed, *range(self.num_pages)} if states[p] != (p < self.num_pages)
+            ]
+            raise _fault(f"page {wrong[0]} is in {states[wrong[0]]} states")
         for page in self._free:
-            _refuse_unless(page not in self._prefixes, f"free page {page} is findable by prefix")
+            if page in self._prefixes:
+                raise _fault(f"free page {page} is findable by prefix")
 
     def _check_owners(self) -> None:
-        owners = Counter(self._parked)
-        for table in self._tables:
-            owners.update(table.pages)
-            _refuse_unless(
-                len(set(table.pages)) == len(table.pages), f"a table repeats a page: {table.pages}"
-            )
-            shared = [node.page for node in table.path]
-            _refuse_unless(
-                table.pages[: len(shared)] == shared, "a table's pages differ from its cached path"
-            )
-        for page, count in enumerate(self._num_owners):
-            _refuse_unless(
-                owners[page] == count, f"page {page} has {owners[page]} owners, books say {count}"
+        owners = [0] * self.num_pages
+        held = [page for table in self._tables for page in table.pages]
+        for page in [*held, *self._parked]:
+            owners[page] += 1
+        if owners != self._num_owners:
+            wrong = next(p for p in range(self.num_pages) if owners[p] != self._num_owners[p])
+            raise _fault(
+                f"page {wrong} has {owners[wrong]} owners, books say {self._num_owners[wrong]}"
             )
         for table in self._tables:
-            for page in table.pages[len(table.path) :]:
-                is_private = self._num_owners[page] == 1 and page not in self._prefixes
-                _refuse_unless(is_private, f"page {page} is shared but may be written")
+            self._check_table(table)
+
+    def _check_table(self, table: PageTable) -> None:
+        if len(set(table.pages)) != len(table.pages):
+            raise _fault(f"a table repeats a page: {table.pages}")
+        if table.pages[: len(table.path)] != [node.page for node in table.path]:
+            raise _fault("a table's pages differ from its cached path")
+        for page in table.pages[len(table.path) :]:
+            if self._num_owners[page] != 1 or page in self._prefixes:
+                raise _fault(f"page {page} is shared but may be written")
 
     def _check_prefixes(self) -> None:
+        """Prove that evicting from the front never takes a page before one that continues it."""
         rank = {page: index for index, page in enumerate(self._cached)}
-        num_found = 0
-        for page in range(self.num_pages):
-            if page not in self._prefixes:
-                continue
-            num_found += 1
-            parent = self._prefixes.parent_page(page)
-            if parent is None:
-                continue
-            _refuse_unless(
-                self._num_owners[parent] >= self._num_owners[page],
-                f"page {page} has more owners than page {parent} before it",
-            )
-            _refuse_unless(
-                rank.get(parent, self.num_pages) > rank.get(page, -1),
-                f"cached page {parent} would be evicted before page {page} that continues it",
-            )
-        _refuse_unless(num_found == len(self._prefixes), "the prefix cache holds unknown pages")
+        for page, later in self._prefixes.links():
+            if self._num_owners[page] < self._num_owners[later]:
+                raise _fault(f"page {later} has more owners than page {page} before it")
+            if rank.get(page, self.num_pages) < rank.get(later, -1):
+                raise _fault(f"page {page} would be evicted before {later} that continues it")
 
 
-def _refuse_unless(holds: bool, fault: str) -> None:
-    if not holds:
-        raise AccountingError(f"KV page books: {fault}")
+def _fault(sentence: str) -> AccountingError:
+    return AccountingError(f"KV page books: {sentence}")

@@ -1,6 +1,6 @@
 """Which full pages of computed tokens exist, by the ids that lead to them: a trie of pages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 
@@ -35,9 +35,6 @@ class PrefixCache:
     def __contains__(self, page: int) -> bool:
         return page in self._by_page
 
-    def __len__(self) -> int:
-        return len(self._by_page)
-
     def find(
         self, path: Sequence[CachedPage], token_ids: Sequence[int], num_tokens: int
     ) -> list[CachedPage]:
@@ -69,10 +66,11 @@ class PrefixCache:
         if node.parent is not None:
             del node.parent.children[node.token_ids]
 
-    def parent_page(self, page: int) -> int | None:
-        """Return the page before a cached one; None for the first of a prefix."""
-        parent = self._by_page[page].parent
-        return None if parent is None or parent is self._root else parent.page
+    def links(self) -> Iterator[tuple[int, int]]:
+        """Yield every pair of a cached page and one that continues it."""
+        for node in self._by_page.values():
+            for child in node.children.values():
+                yield node.page, child.page
 
     def _ids_of_page(self, token_ids: Sequence[int], index: int) -> tuple[int, ...]:
         return tuple(token_ids[index * self._page_size : (index + 1) * self._page_size])

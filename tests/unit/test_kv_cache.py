@@ -146,7 +146,10 @@ def lose_a_page(kv_cache: KVCache, table: PageTable) -> None:
 
 
 def repeat_a_page(kv_cache: KVCache, table: PageTable) -> None:
-    table.pages[-1] = table.pages[-2]
+    lost, table.pages[-1] = table.pages[-1], table.pages[-2]
+    kv_cache._num_owners[table.pages[-2]] += 1
+    kv_cache._num_owners[lost] = 0
+    kv_cache._free.append(lost)
 
 
 def write_where_others_read(kv_cache: KVCache, table: PageTable) -> None:
@@ -165,6 +168,28 @@ def miscount_owners(kv_cache: KVCache, table: PageTable) -> None:
     kv_cache._num_owners[table.pages[-1]] += 1
 
 
+def own_a_page_without_those_before_it(kv_cache: KVCache, table: PageTable) -> None:
+    kv_cache._tables.add(PageTable(pages=[table.pages[1]], path=[table.path[1]]))
+    kv_cache._num_owners[table.pages[1]] += 1
+
+
+def evict_from_the_front_of_a_prefix(kv_cache: KVCache, table: PageTable) -> None:
+    first = table.pages[0]
+    kv_cache.close(table)
+    kv_cache._cached.move_to_end(first, last=False)
+
+
+def list_a_page_of_another_pool(kv_cache: KVCache, table: PageTable) -> None:
+    kv_cache._free.append(8)
+
+
+def keep_a_free_page_findable(kv_cache: KVCache, table: PageTable) -> None:
+    first = table.pages[0]
+    kv_cache.close(table)
+    del kv_cache._cached[first]
+    kv_cache._free.append(first)
+
+
 @pytest.mark.parametrize(
     ("break_books", "fault"),
     [
@@ -174,6 +199,10 @@ def miscount_owners(kv_cache: KVCache, table: PageTable) -> None:
         (swap_shared_pages, "differ from its cached path"),
         (free_an_owned_page, "is in 2 states"),
         (miscount_owners, "owners, books say 2"),
+        (own_a_page_without_those_before_it, "has more owners than page"),
+        (evict_from_the_front_of_a_prefix, "would be evicted before"),
+        (list_a_page_of_another_pool, "page 8 is in 1 states"),
+        (keep_a_free_page_findable, "is findable by prefix"),
     ],
 )
 def test_the_check_names_what_is_wrong(break_books, fault: str):
