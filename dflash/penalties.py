@@ -1,5 +1,6 @@
 """The logits of a row after its bias, penalties and bans."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -59,7 +60,7 @@ def _penalise(
     output_token_ids: Sequence[int],
 ) -> None:
     if params.repetition_penalty != 1.0:
-        seen = np.unique([*prompt_token_ids, *output_token_ids])
+        seen = list({*prompt_token_ids, *output_token_ids})
         old = values[seen]
         with np.errstate(over="ignore"):
             # Away from the model's wish on either side of 0.
@@ -67,5 +68,6 @@ def _penalise(
                 old > 0.0, old / params.repetition_penalty, old * params.repetition_penalty
             )
     if output_token_ids:
-        emitted, counts = np.unique(output_token_ids, return_counts=True)
-        values[emitted] -= params.frequency_penalty * counts + params.presence_penalty
+        counts = Counter(output_token_ids)
+        times = np.fromiter(counts.values(), dtype=np.float64)
+        values[list(counts)] -= params.frequency_penalty * times + params.presence_penalty

@@ -1,6 +1,7 @@
 """Skipping ids that cannot win loses no winner, however close the race."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,3 +59,16 @@ def test_a_whole_vocabulary_is_drawn_as_if_every_score_were_computed(scale: floa
     expected = [draw_reference(logits.numpy(), how) for how in draws]
 
     assert draw([logits] * len(draws), draws) == expected
+
+
+@pytest.mark.parametrize("top_k", [1, 5, 6, 64, 65])
+def test_top_k_is_right_where_whole_blocks_of_ids_hold_one_candidate_each(top_k: int):
+    logits = torch.full((256 * 70,), -math.inf)
+    ranks = [27 * block % 70 for block in range(70)]
+    logits[::256] = torch.tensor(ranks) / 7.0
+    draws = [replace(plain_draw(seed, temperature=50.0), top_k=top_k) for seed in range(400)]
+
+    seen = set(draw([logits] * len(draws), draws))
+
+    assert seen <= {256 * block for block in range(70) if ranks[block] >= 70 - top_k}
+    assert len(seen) > 0.9 * top_k

@@ -77,7 +77,7 @@ typedef struct {
 static int64_t wanted(amount asked, const int64_t *bins) {
     int64_t total = 0;
     for (int bin = 0; bin < BINS; bin++) total += bins[bin];
-    if (asked.count > 0) return asked.count < total ? asked.count : 0;
+    if (asked.count > 0) return asked.count <= total ? asked.count : 0;
     double exact = asked.share * (double)total;
     int64_t least = (int64_t)exact;
     least += (double)least < exact;
