@@ -69,6 +69,7 @@ class EngineLoop:
         self._live: set[str] = set()
         self._mailed: dict[str, int] = {}
         self._closed_because: str | None = None
+        self._died_of: str | None = None
         self._last_progress_s = clock()
 
     def start(self) -> None:
@@ -122,7 +123,7 @@ class EngineLoop:
         """Abort what is live and end the thread."""
         with self._changed:
             self._closed_because = "has stopped"
-        self._mailbox.put(Stop())
+            self._mailbox.put(Stop())
         if self._thread.is_alive():
             self._thread.join()
 
@@ -131,6 +132,8 @@ class EngineLoop:
         seen = self._snapshot
         with self._changed:
             num_live, idle_s = len(self._live), self._clock() - self._last_progress_s
+        if self._died_of is not None:
+            return LoopHealth(False, f"the engine's thread died of {self._died_of}")
         if not self._thread.is_alive():
             return LoopHealth(False, f"the engine {self._closed_because or 'has not started'}")
         if num_live and idle_s > self._stall_limit_s:
@@ -155,7 +158,7 @@ class EngineLoop:
                 pass
         except BaseException as error:
             _logger.exception("the engine thread died")
-            self._bury(f"died of {type(error).__name__}: {error}")
+            self._bury(f"{type(error).__name__}: {error}")
 
     def _turn(self) -> bool:
         """Empty the mailbox and step once; return whether to go on."""
@@ -216,15 +219,16 @@ class EngineLoop:
     def _bury(self, cause: str) -> None:
         """Tell every live request that no more will come."""
         with self._changed:
-            self._closed_because = cause
+            self._died_of = cause
+            self._closed_because = "has died"
             orphans = sorted(self._live)
             self._live.clear()
             self._changed.notify_all()
-        error = f"the engine {cause}; retry the request"
+        error = "the engine died while computing this request; retry it"
         self._send(
             tuple(
-                TokenOutput(id_, (), finish_reason=FinishReason.ERROR, error=error)
-                for id_ in orphans
+                TokenOutput(request_id, (), finish_reason=FinishReason.ERROR, error=error)
+                for request_id in orphans
             )
         )
 
