@@ -91,9 +91,7 @@ class HandleClient:
             self._live.discard(request.request_id)
 
     async def _attempt(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        response = cast(
-            "DeploymentResponseGenerator[Step]", self._streams.generate.remote(request)
-        )
+        response = cast("DeploymentResponseGenerator[Step]", self._streams.generate.remote(request))
         is_over = False
         try:
             async for step in response:

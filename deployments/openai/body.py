@@ -26,6 +26,8 @@ BodyT = TypeVar("BodyT", bound=GenerationBody)
 # Where a slip of the pen ends and another engine's field begins: "max_token" is ours
 # misspelt, "top_a" is not.
 _SLIP_SIMILARITY = 0.86
+# Each is compared with every field of ours.
+_MAX_FOREIGN_FIELDS = 64
 _MAX_IGNORED_NAMES = 16
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _INNER_FIELDS = frozenset({"role", "content", "tool_calls", "include_usage"})
@@ -59,19 +61,31 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
         RefusedError: The body is not JSON, or a field cannot be served; the error names it.
     """
     fields = _json_object(raw)
-    known = [*body_type.model_fields, *UNSUPPORTED]
+    known = {*body_type.model_fields, *UNSUPPORTED}
     for name, value in fields.items():
         if name in UNSUPPORTED and not asks_for_nothing(value):
             raise RefusedError(errors.unsupported_parameter(name, UNSUPPORTED[name]))
-        nearest = get_close_matches(name[:64], known, n=1, cutoff=_SLIP_SIMILARITY)
-        if name not in known and nearest:
-            raise RefusedError(errors.misspelt_parameter(name[:64], nearest[0]))
+    foreign = [name for name in fields if name not in known]
+    _refuse_slips(foreign, known)
     try:
         body = body_type.model_validate(fields)
     except ValidationError as error:
         raise RefusedError(_first_problem(error)) from error
     _refuse_unserved_values(body)
-    return body, _printable(name for name in fields if name not in known)
+    return body, _printable(foreign)
+
+
+def _refuse_slips(foreign: list[str], known: set[str]) -> None:
+    """Refuse fields that are nearly ours: a slip must not become a default."""
+    if len(foreign) > _MAX_FOREIGN_FIELDS:
+        raise RefusedError(
+            errors.invalid_json(f"it has {len(foreign)} unknown fields, over {_MAX_FOREIGN_FIELDS}")
+        )
+    for name in foreign:
+        nearest = get_close_matches(name[:64], known, n=1, cutoff=_SLIP_SIMILARITY)
+        if nearest:
+            # ASCII, because a name may hold what UTF-8 cannot carry.
+            raise RefusedError(errors.misspelt_parameter(ascii(name[:64])[1:-1], nearest[0]))
 
 
 def _json_object(raw: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from deployments.openai import errors
 from deployments.openai.chat import finite_logprob
 from deployments.openai.errors import RefusedError
 from deployments.openai.generation import LogprobEntry, Piece, Usage
+from deployments.openai.schemas import whole_text
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
 
@@ -30,8 +31,7 @@ def single_prompt(prompt: str | list[Any]) -> str | tuple[int, ...]:
             errors.invalid_parameter("prompt", "prompt is empty; send at least one token")
         )
     if isinstance(prompt, str):
-        _refuse_lone_surrogates(prompt)
-        return prompt
+        return _whole_prompt(prompt)
     wrong = next((item for item in prompt if type(item) is not int), None)
     if wrong is not None:
         raise RefusedError(
@@ -42,15 +42,11 @@ def single_prompt(prompt: str | list[Any]) -> str | tuple[int, ...]:
     return tuple(prompt)
 
 
-def _refuse_lone_surrogates(text: str) -> None:
+def _whole_prompt(text: str) -> str:
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RefusedError(
-            errors.invalid_parameter(
-                "prompt", f"prompt has half a character (a lone surrogate) at {error.start}"
-            )
-        ) from error
+        return whole_text(text)
+    except ValueError as error:
+        raise RefusedError(errors.invalid_parameter("prompt", f"prompt: {error}")) from error
 
 
 class CompletionDialect:

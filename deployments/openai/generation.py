@@ -185,22 +185,23 @@ def _max_tokens(body: GenerationBody, num_prompt: int, limit: int, prompt_param:
     """Return how many tokens to emit at most: what was asked, or what the context leaves."""
     if num_prompt >= limit:
         raise RefusedError(errors.prompt_too_long(num_prompt, limit, prompt_param))
-    param = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
-    asked = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
-    if body.max_tokens is not None and asked != body.max_tokens:
-        raise RefusedError(
-            errors.invalid_parameter(
-                "max_tokens",
-                f"max_tokens is {body.max_tokens} and max_completion_tokens {asked}; send one",
+    # Two names of one field: the second is OpenAI's newer one.
+    given = {
+        name: value
+        for name in ("max_tokens", "max_completion_tokens")
+        if (value := getattr(body, name)) is not None
+    }
+    for name, value in given.items():
+        if value < 1:
+            raise RefusedError(
+                errors.invalid_parameter(name, f"{name} must be 1 or more, got {value}")
             )
-        )
-    if asked is None:
-        return limit - num_prompt
-    if asked < 1:
-        raise RefusedError(errors.invalid_parameter(param, f"{param} must be 1 or more"))
-    if num_prompt + asked > limit:
-        raise RefusedError(errors.context_too_long(num_prompt, asked, limit, param))
-    return asked
+        if num_prompt + value > limit:
+            raise RefusedError(errors.context_too_long(num_prompt, value, limit, name))
+    if len(set(given.values())) > 1:
+        both = " and ".join(f"{name} is {value}" for name, value in given.items())
+        raise RefusedError(errors.invalid_parameter("max_tokens", f"{both}; send one"))
+    return next(iter(given.values()), limit - num_prompt)
 
 
 def _sampling_params(

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from dflash.request import MAX_STOP_TOKEN_IDS, MAX_TOP_LOGPROBS
 
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
@@ -40,6 +42,15 @@ def asks_for_nothing(value: object) -> bool:
     return any(value == nothing and type(value) is type(nothing) for nothing in _ASKS_FOR_NOTHING)
 
 
+def whole_text(text: str) -> str:
+    """Return the text if UTF-8 can carry it: JSON escapes can spell half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start} is half a pair (a lone surrogate)") from error
+    return text
+
+
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
@@ -73,7 +84,8 @@ def _as_bias(value: object) -> object:
 
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
+Text = Annotated[str, AfterValidator(whole_text)]
+StopString = Annotated[Text, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 StopStringsField = Annotated[
     list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)
 ]
@@ -109,7 +121,7 @@ class GenerationBody(BaseModel):
     logit_bias: Bias | None = None
     seed: int | None = None
     stop: StopStringsField | None = None
-    stop_token_ids: Annotated[list[int], Field(max_length=64)] | None = None
+    stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
     n: int | None = None
@@ -125,7 +137,7 @@ class Message(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, BeforeValidator(_as_text)] = ""
+    content: Annotated[Text, BeforeValidator(_as_text)] = ""
     tool_calls: list[Any] | None = None
 
 
@@ -140,7 +152,7 @@ class ChatBody(GenerationBody):
 class CompletionBody(GenerationBody):
     """`POST /v1/completions`."""
 
-    prompt: str | list[Any]
-    logprobs: int | None = None
+    prompt: Text | list[Any]
+    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     echo: bool | None = None
     best_of: int | None = None

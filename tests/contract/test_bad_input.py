@@ -1,0 +1,256 @@
+"""Whatever a client sends wrongly gets a 400 that names the field, and disturbs nothing else."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.rigs.http_server import FakeServer
+
+CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+TEXT = {"model": "fake", "prompt": "hello", "max_tokens": 2}
+VOCAB = 320
+
+
+def error_of(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+def chat(http: httpx.Client, **fields: Any) -> httpx.Response:
+    return post(http, "/v1/chat/completions", {**CHAT, **fields})
+
+
+def complete(http: httpx.Client, **fields: Any) -> httpx.Response:
+    return post(http, "/v1/completions", {**TEXT, **fields})
+
+
+def post(http: httpx.Client, path: str, body: object) -> httpx.Response:
+    """Post what `json=` would refuse: infinities and half characters."""
+    headers = {"content-type": "application/json"}
+    return http.post(path, content=json.dumps(body).encode(), headers=headers)
+
+
+WRONG_VALUES = [
+    ("max_tokens", [0, -1, 1.5, "5", 1e18, True, 10**18, [], {}]),
+    ("max_completion_tokens", [0, -1, "5", True]),
+    ("temperature", [-0.1, "1", True, float("nan"), float("inf"), 1e400, 101, []]),
+    ("top_p", [0, -0.5, 1.5, "1", float("nan"), True]),
+    ("top_k", [10**9, -2, 1.5, "4", True]),
+    ("min_p", [-0.1, 1.1, float("nan")]),
+    ("presence_penalty", [-2.1, 3, "0", float("-inf")]),
+    ("frequency_penalty", [-2.1, 3, False]),
+    ("repetition_penalty", [0, -1, float("inf"), "1"]),
+    ("seed", [-1, 2**64, 1.5, "7", True]),
+    ("min_tokens", [-1, 10**9, "1", True]),
+    ("stop", [1, [1], [""], "", ["a"] * 17, ["a"] * 100_000, ["x" * 257], [None], {}]),
+    ("stop_token_ids", [[-1], [VOCAB], ["1"], [True], "1", list(range(65))]),
+    ("logit_bias", [{"x": 1}, {"-1": 1}, {str(VOCAB): 1}, {"1": "a"}, {"1": 1e9}, [1], {"²": 1}]),
+    ("n", [0, 2, 10**6, "1", True, 1.0]),
+    ("stream", ["yes", 1]),
+    ("stream_options", [{"include_usage": True}, "x"]),
+    ("ignore_eos", ["true", 1]),
+    ("response_format", [{"type": "json_object"}, {}, "text"]),
+    ("model", [1, None, []]),
+    ("user", [5]),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [(field, value) for field, values in WRONG_VALUES for value in values],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_wrong_value_names_its_field_on_both_endpoints(
+    server: FakeServer, http: httpx.Client, field: str, value: object
+):
+    for answer in (chat(http, **{field: value}), complete(http, **{field: value})):
+        param = error_of(answer)["param"]
+        assert param.partition("[")[0].partition(".")[0] == field
+    assert not server.loop.submitted
+
+
+@pytest.mark.parametrize(
+    ("messages", "param"),
+    [
+        ([], "messages"),
+        (None, "messages"),
+        ("hello", "messages"),
+        ([1], "messages[0]"),
+        ([{"content": "x"}], "messages[0].role"),
+        ([{"role": "tool", "content": "x"}], "messages[0].role"),
+        ([{"role": "robot", "content": "x"}], "messages[0].role"),
+        ([{"role": "user", "content": 5}], "messages[0].content"),
+        ([{"role": "user", "content": "\ud800"}], "messages[0].content"),
+        (
+            [{"role": "user", "content": [{"type": "text", "text": "\udc00"}]}],
+            "messages[0].content",
+        ),
+        ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
+        ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ([{"role": "user", "content": "x"}] * 4097, "messages"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_wrong_message_is_refused_before_any_byte_of_a_stream(
+    http: httpx.Client, messages: object, param: str, stream: bool
+):
+    assert error_of(chat(http, messages=messages, stream=stream))["param"] == param
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["", [], [[]], [""], None, 5, {}, ["a", "b"], [[1], [2]], [1, "a"], [1.5], [True], [[True]],
+     [-1], [[-1]], [VOCAB], [[VOCAB]], [10**30], "\ud800", ["\udfff"], [[["a"]]]],
+    ids=str,
+)  # fmt: skip
+def test_a_wrong_prompt_is_refused(server: FakeServer, http: httpx.Client, prompt: object):
+    assert error_of(complete(http, prompt=prompt))["param"] == "prompt"
+    assert not server.loop.submitted
+
+
+def test_a_paired_emoji_written_as_two_escapes_is_one_character(
+    server: FakeServer, http: httpx.Client
+):
+    body = b'{"model": "fake", "prompt": "\\ud83d\\ude00", "max_tokens": 1}'
+    headers = {"content-type": "application/json"}
+
+    answer = http.post("/v1/completions", content=body, headers=headers)
+
+    assert answer.status_code == 200
+    assert server.loop.tokenizer.decode(list(server.loop.submitted[0].prompt_token_ids)) == "😀"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"[]", b"5", b"null", b'"x"', b"\xff\xfe", b"{'model': 1}", b"[" * 100_000,
+     b'{"seed": ' + b"9" * 5000 + b"}"],
+    ids=lambda raw: str(raw[:12]),
+)  # fmt: skip
+def test_what_is_not_a_json_object_is_invalid_json(http: httpx.Client, raw: bytes):
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        answer = http.post(path, content=raw, headers={"content-type": "application/json"})
+        assert error_of(answer)["code"] == "invalid_json"
+
+
+def test_a_prompt_over_the_context_is_refused_with_the_numbers(
+    server: FakeServer, http: httpx.Client
+):
+    limit = server.loop.engine.facts.max_model_len
+    alone = error_of(complete(http, prompt=[7] * limit))
+    together = error_of(complete(http, prompt=[7] * (limit - 3), max_tokens=4))
+    whole_chat = error_of(chat(http, messages=[{"role": "user", "content": "zq" * limit}]))
+
+    assert {each["code"] for each in (alone, together, whole_chat)} == {"context_length_exceeded"}
+    assert (alone["param"], together["param"], whole_chat["param"]) == (
+        "prompt",
+        "max_tokens",
+        "messages",
+    )
+    assert str(limit) in alone["message"]
+    assert "max_tokens can be 3 at most" in together["message"]
+
+
+def test_a_request_that_fills_the_context_exactly_is_served(server: FakeServer, http: httpx.Client):
+    limit = server.loop.engine.facts.max_model_len
+    answer = complete(http, prompt=[7] * (limit - 3), max_tokens=3)
+    assert answer.json()["usage"]["total_tokens"] == limit
+
+
+def test_two_different_budgets_are_refused(http: httpx.Client):
+    assert error_of(chat(http, max_tokens=3, max_completion_tokens=4))["param"] == "max_tokens"
+    assert chat(http, max_tokens=3, max_completion_tokens=3).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tools", [{"type": "function"}]),
+        ("tool_choice", "required"),
+        ("functions", [{}]),
+        ("guided_json", {"type": "object"}),
+        ("structured_outputs", {"regex": "a"}),
+        ("speculation", {"mode": "off"}),
+        ("n", 2),
+        ("response_format", {"type": "json_schema"}),
+    ],
+)
+def test_what_would_change_the_answer_and_is_not_served_is_refused_by_name(
+    http: httpx.Client, field: str, value: object
+):
+    for answer in (chat(http, **{field: value}), complete(http, **{field: value})):
+        error = error_of(answer)
+        assert (error["code"], error["param"]) == ("unsupported_parameter", field)
+
+
+def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client):
+    answer = chat(http, tools=[], tool_choice="none", functions=None, response_format=None, n=None)
+    assert answer.status_code == 200
+    assert chat(http, response_format={"type": "text"}, n=1).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("slip", "nearest"),
+    [("max_token", "max_tokens"), ("temprature", "temperature"), ("top_logprob", "top_logprobs")],
+)
+def test_a_misspelt_field_of_ours_is_refused_with_the_nearest(
+    http: httpx.Client, slip: str, nearest: str
+):
+    error = error_of(chat(http, **{slip: 1}))
+    assert error["param"] == slip
+    assert repr(nearest) in error["message"]
+
+
+def test_foreign_fields_are_served_and_named_in_a_header(http: httpx.Client):
+    extra = {"store": True, "safety_identifier": "a", "bad\nname": 1}
+    for stream in (False, True):
+        answer = chat(http, **extra, stream=stream)
+        assert answer.status_code == 200
+        assert answer.headers["x-ignored-fields"] == "store, safety_identifier"
+    assert "x-ignored-fields" not in chat(http).headers
+
+
+def test_foreign_message_fields_are_served(http: httpx.Client):
+    message = {"role": "user", "content": "hi", "name": "ann", "cache_control": {"x": 1}}
+    assert chat(http, messages=[message]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "param"),
+    [
+        ("/v1/chat/completions", {"top_logprobs": 2}, "top_logprobs"),
+        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 10**6}, "top_logprobs"),
+        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ("/v1/chat/completions", {"logprobs": 1}, "logprobs"),
+        ("/v1/completions", {"logprobs": 21}, "logprobs"),
+        ("/v1/completions", {"logprobs": -1}, "logprobs"),
+        ("/v1/completions", {"logprobs": True}, "logprobs"),
+        ("/v1/completions", {"logprobs": 1, "echo": True}, "echo"),
+        ("/v1/completions", {"suffix": "x"}, "suffix"),
+        ("/v1/completions", {"best_of": 2}, "best_of"),
+    ],
+)
+def test_fields_of_one_endpoint_are_checked_too(
+    http: httpx.Client, path: str, fields: dict[str, Any], param: str
+):
+    body = {**(CHAT if "chat" in path else TEXT), **fields}
+    assert error_of(post(http, path, body))["param"] == param
+
+
+def test_a_body_over_the_limit_is_413_whether_or_not_it_says_its_length(http: httpx.Client):
+    big = b'{"model": "fake", "prompt": "' + b"a" * (4 * 1024 * 1024) + b'"}'
+    headers = {"content-type": "application/json"}
+    declared = http.post("/v1/completions", content=big, headers=headers)
+    chunked = http.post("/v1/completions", content=iter([big[:2_000_000], big]), headers=headers)
+
+    assert error_of(declared, 413)["code"] == error_of(chunked, 413)["code"] == "request_too_large"
+
+
+def test_a_long_text_prompt_inside_the_limit_is_a_clear_400(http: httpx.Client):
+    error = error_of(complete(http, prompt="quick brown " * 20_000))
+    assert error["code"] == "context_length_exceeded"

@@ -1,0 +1,102 @@
+"""The real HTTP surface over a scripted engine, on a real socket, without Ray."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from deployments.gateway import Gateway
+from deployments.http import create_app
+from deployments.ingress import running
+from deployments.replica import EngineReplica, OnOutputs, OnProgress, RunningEngine
+from deployments.watch import EngineWatch
+from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
+from dflash.config import EngineConfig
+from dflash.request import GenerateRequest
+from tests.rigs.fake_engine import FakeLoop, open_fake
+
+MODEL = "fake"
+
+
+class LocalClient:
+    """An `EngineClient` whose replica lives in this process."""
+
+    def __init__(self, replica: EngineReplica) -> None:
+        self.replica = replica
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        return self.replica.generate(request)
+
+    def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
+        return self.replica.describe()
+
+    async def status(self) -> EngineStatus:
+        return self.replica.status()
+
+
+@dataclass
+class FakeServer:
+    """A running server and its parts."""
+
+    base_url: str
+    loop: FakeLoop
+    replica: EngineReplica
+
+
+def eventually(claim: Callable[[], bool], limit_s: float = 20.0) -> bool:
+    """Wait for what another thread will make true; return whether it did."""
+    deadline_s = time.monotonic() + limit_s
+    while not claim() and time.monotonic() < deadline_s:
+        time.sleep(0.005)
+    return claim()
+
+
+async def open_replica(config: EngineConfig) -> tuple[EngineReplica, FakeLoop]:
+    """Return a replica over a fake engine; Serve awaits constructors likewise."""
+    opened: list[RunningEngine] = []
+
+    def opener(
+        config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
+    ) -> RunningEngine:
+        opened.append(open_fake(config, on_progress, on_outputs))
+        return opened[0]
+
+    async def report(_report: LoadReport) -> None:
+        pass
+
+    replica = EngineReplica.__new__(EngineReplica)
+    await replica.__init__(config, opener, report)
+    return replica, opened[0].loop  # type: ignore[return-value]
+
+
+@contextmanager
+def serving(config: EngineConfig | None = None) -> Iterator[FakeServer]:
+    """Serve a fake engine until the block ends."""
+    parts: list[tuple[uvicorn.Server, EngineWatch, EngineReplica, FakeLoop]] = []
+
+    async def main() -> None:
+        replica, loop = await open_replica(config or EngineConfig())
+        client = LocalClient(replica)
+        watch = EngineWatch(client)
+        app = create_app(Gateway(client, watch, MODEL), running(watch.run()))
+        settings = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none")
+        server = uvicorn.Server(settings)
+        parts.append((server, watch, replica, loop))
+        await server.serve()
+        replica.__del__()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    if not eventually(lambda: bool(parts) and parts[0][0].started and bool(parts[0][1].status)):
+        raise RuntimeError("the test server did not start")
+    server, _, replica, loop = parts[0]
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield FakeServer(f"http://127.0.0.1:{port}", loop, replica)
+    finally:
+        server.should_exit = True
+        thread.join(20)
