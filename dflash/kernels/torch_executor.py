@@ -1,18 +1,14 @@
-"""Runs a program with torch, one operation at a time: the twin every other form is tested against.
-
-`LinearForm` says how matrix products are called. A library's product may round a row otherwise when
-other rows are computed beside it; calling it with one fixed number of rows takes that away.
-"""
+"""Runs a program with torch, one operation at a time: the twin other forms are tested against."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dflash.batch import Batch
 from dflash.kernels.pages import PAGE_SIZE, KVPages, RotaryTable
+from dflash.kernels.torch_forms import AttentionForm, LinearForm
 from dflash.program import (
     Attend,
     Embed,
@@ -29,22 +25,6 @@ from dflash.program import (
 from dflash.target import TargetOutput
 
 
-@dataclass(frozen=True, slots=True)
-class LinearForm:
-    """How many rows each matrix product is called with.
-
-    Attributes:
-        rows_per_call: Always exactly this many, padded with zero rows; None means as they come.
-    """
-
-    rows_per_call: int | None
-
-    @property
-    def name(self) -> str:
-        """Name for logs and reports."""
-        return "any rows" if self.rows_per_call is None else f"tiles of {self.rows_per_call} rows"
-
-
 @dataclass(slots=True)
 class _Step:
     """The state of one forward: the batch and every buffer written so far."""
@@ -54,11 +34,12 @@ class _Step:
     hidden: dict[int, Tensor]
 
 
-class ReferenceExecutor:
+class TorchExecutor:
     """A program in plain torch operations.
 
-    With a fixed `LinearForm` a row's numbers depend on its own sequence alone wherever torch
-    computes row by row: attention is one query a call, over exactly that query's keys.
+    How products and attention are called is the caller's choice, and decides whether a row's
+    numbers depend on its own sequence alone (`dflash.kernels.torch_forms`). Everything else torch
+    computes row by row.
     """
 
     def __init__(
@@ -67,23 +48,31 @@ class ReferenceExecutor:
         weight: Callable[[str], Tensor],
         pages: KVPages,
         rotary: RotaryTable,
-        linear_form: LinearForm,
+        linear: LinearForm,
+        attention: AttentionForm,
     ) -> None:
-        """Take the weights as they are, in the pages' type."""
+        """Prepare the weights in the pages' type."""
+        dtype = pages.keys.dtype
         self._program = program
         self._pages = pages
         self._rotary = rotary
-        self._linear_form = linear_form
-        self._weights: Mapping[str, Tensor] = {
-            name: weight(name).to(pages.keys.dtype)
+        self._linear = linear
+        self._attention = attention
+        self._tables: dict[str, Tensor] = {}
+        self._matrices: Mapping[str, Tensor] = {
+            name: linear.prepared(weight(name).to(dtype))
             for operation in program.operations
-            for name in _weight_names(operation)
+            if isinstance(operation, Linear)
+            for name in operation.weights
         }
+        for operation in program.operations:
+            if isinstance(operation, Embed | RmsNorm):
+                self._tables[operation.weight] = weight(operation.weight).to(dtype)
 
     @property
     def form(self) -> str:
-        """Name of the form that computes the products."""
-        return f"torch, {self._linear_form.name}"
+        """Names of the forms of products and attention."""
+        return f"torch, products in {self._linear.name}, attention {self._attention.name}"
 
     def forward(self, batch: Batch, taps: tuple[int, ...] = ()) -> TargetOutput:
         """Run every operation of the program over a batch."""
@@ -109,11 +98,11 @@ class ReferenceExecutor:
         buffers = step.buffers
         match operation:
             case Embed(weight=name, dst=dst):
-                buffers[dst] = self._weights[name][step.batch.token_ids]
+                buffers[dst] = self._tables[name][step.batch.token_ids]
             case RmsNorm(src=src, weight=name, dst=dst, eps=eps):
-                buffers[dst] = rms_norm(buffers[src], self._weights[name], eps)
+                buffers[dst] = rms_norm(buffers[src], self._tables[name], eps)
             case Linear():
-                self._linear(operation, buffers)
+                self._multiply(operation, buffers)
             case RotateAndStore(qkv=qkv, layer=layer):
                 self._rotate_and_store(buffers[qkv], layer, step.batch)
             case Attend(qkv=qkv, dst=dst, layer=layer):
@@ -123,9 +112,9 @@ class ReferenceExecutor:
             case _:
                 raise TypeError(f"unknown operation {operation!r}")
 
-    def _linear(self, operation: Linear, buffers: dict[str, Tensor]) -> None:
+    def _multiply(self, operation: Linear, buffers: dict[str, Tensor]) -> None:
         rows = buffers[operation.src]
-        products = [self._product(rows, self._weights[name]) for name in operation.weights]
+        products = [self._linear.product(rows, self._matrices[n]) for n in operation.weights]
         match operation.epilogue:
             case Epilogue.STORE:
                 buffers[operation.dst] = torch.cat(products, dim=-1)
@@ -135,15 +124,6 @@ class ReferenceExecutor:
                 buffers[operation.dst] = silu(products[0]) * products[1]
             case Epilogue.FLOAT32:
                 buffers[operation.dst] = products[0].float()
-
-    def _product(self, rows: Tensor, matrix: Tensor) -> Tensor:
-        tile = self._linear_form.rows_per_call
-        if tile is None:
-            return functional.linear(rows, matrix)
-        padding = -rows.shape[0] % tile
-        padded = functional.pad(rows, (0, 0, 0, padding)) if padding else rows
-        tiles = [functional.linear(part, matrix) for part in padded.split(tile)]
-        return torch.cat(tiles)[: rows.shape[0]]
 
     def _rotate_and_store(self, qkv: Tensor, layer: int, batch: Batch) -> None:
         shape = self._program.attention
@@ -159,28 +139,10 @@ class ReferenceExecutor:
         self._pages.values[layer][pages, :, slots] = heads[:, rotated:]
 
     def _attend(self, qkv: Tensor, layer: int, batch: Batch) -> Tensor:
-        """Return ``[num_tokens, heads * head_dim]``, one query row a call."""
         shape = self._program.attention
         queries = qkv.view(qkv.shape[0], -1, shape.head_dim)[:, : shape.num_heads]
-        attended = torch.empty(qkv.shape[0], shape.num_heads * shape.head_dim, dtype=qkv.dtype)
-        for row, position in enumerate(batch.positions.tolist()):
-            table = batch.page_tables[batch.run_of_token[row], : position // PAGE_SIZE + 1].long()
-            keys = self._pages.keys[layer][table].float().permute(1, 2, 0, 3).flatten(2)
-            values = self._pages.values[layer][table].float().transpose(0, 1).flatten(1, 2)
-            attended[row] = attend_one(
-                queries[row].float(), keys[..., : position + 1], values[:, : position + 1]
-            ).to(qkv.dtype)
-        return attended
-
-
-def _weight_names(operation: Operation) -> tuple[str, ...]:
-    match operation:
-        case Embed(weight=name) | RmsNorm(weight=name):
-            return (name,)
-        case Linear(weights=names):
-            return names
-        case _:
-            return ()
+        keys, values = self._pages.keys[layer], self._pages.values[layer]
+        return self._attention.attended(queries, keys, values, batch).to(qkv.dtype)
 
 
 def rms_norm(rows: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -209,17 +171,3 @@ def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     first, second = heads.float().chunk(2, dim=-1)
     c, s = cosine[:, None], sine[:, None]
     return torch.cat([first * c - second * s, second * c + first * s], dim=-1).to(heads.dtype)
-
-
-def attend_one(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Return one token's attention output, flat.
-
-    Shapes:
-        query: ``[heads, head_dim]`` float32.
-        keys: ``[kv_heads, head_dim, length]`` float32.
-        values: ``[kv_heads, length, head_dim]`` float32.
-        returns: ``[heads * head_dim]`` float32.
-    """
-    kv_heads, head_dim, _ = keys.shape
-    grouped = query.view(kv_heads, -1, head_dim) * head_dim**-0.5
-    return (torch.softmax(grouped @ keys, dim=-1) @ values).flatten()
