@@ -1,5 +1,6 @@
 """A request's answer is its own, whatever ends, begins, shares or is preempted around it."""
 
+import gc
 from itertools import permutations
 
 import pytest
@@ -11,7 +12,9 @@ from benchmarks.rigs.hash_lm import HashLM
 from benchmarks.rigs.random_requests import RandomRequests
 from benchmarks.rigs.serial import serial_answer
 from dflash.config import EngineLimits
+from dflash.kv_cache import PageTable
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
+from dflash.sequence import Sequence
 
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
 SAMPLED = SamplingParams(temperature=1.0, top_k=5, ignore_eos=True)
@@ -233,6 +236,20 @@ def test_a_lone_request_after_a_burst_is_not_given_an_answer_of_the_burst():
         drive.submit(lone)
         drive.finish()
         assert_right(drive, *requests, lone)
+
+
+def test_nothing_is_kept_of_requests_that_have_ended():
+    drive = Drive(limits(4, 64), num_pages=30)
+    source = RandomRequests(seed=2, vocab_size=251)
+    for index in range(40):
+        drive.submit(source.draw(f"r{index}"))
+        drive.step()
+    drive.abort("r39")
+    drive.finish()
+    gc.collect()
+    # `type`, not `isinstance`: asking some of torch's objects for their class warns.
+    kept = [each for each in gc.get_objects() if type(each) in (Sequence, PageTable)]
+    assert kept == []
 
 
 def test_the_engine_alone_and_cold_equals_decoding_without_pages():
