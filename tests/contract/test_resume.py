@@ -1,0 +1,155 @@
+"""A stream whose replica dies: continued with the very ids that were lost, or ended honestly."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+from ray.serve.exceptions import BackPressureError
+
+from deployments import client as client_module
+from deployments.client import HandleClient
+from deployments.openai.errors import ErrorCode
+from deployments.wire import Step
+from dflash.request import GenerateRequest, SamplingParams
+
+
+class FakeResponse:
+    """A handle's stream: each item is a step, or an exception to raise."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+        self.num_cancels = 0
+
+    def cancel(self) -> None:
+        self.num_cancels += 1
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        for item in self.items:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+
+class FakeHandle:
+    """A deployment handle that answers by script and remembers what it was asked."""
+
+    def __init__(self, *answers: list[Any]) -> None:
+        self.responses = [FakeResponse(answer) for answer in answers]
+        self.asked: list[GenerateRequest] = []
+        self.broadcasts: list[tuple[Any, ...]] = []
+        self.has_broadcast = asyncio.Event()
+        self.generate = self
+
+    def options(self, *, stream: bool) -> "FakeHandle":
+        assert stream
+        return self
+
+    def remote(self, request: GenerateRequest) -> FakeResponse:
+        self.asked.append(request)
+        return self.responses[len(self.asked) - 1]
+
+    def broadcast(self, *call: Any) -> "FakeHandle":
+        self.broadcasts.append(call)
+        self.has_broadcast.set()
+        return self
+
+    async def results_async(self) -> None:
+        pass
+
+
+def steps_of(handle: FakeHandle, request: GenerateRequest) -> list[Step]:
+    async def collect() -> list[Step]:
+        return [step async for step in HandleClient(handle).generate(request)]
+
+    return asyncio.run(collect())
+
+
+def request(**sampling: Any) -> GenerateRequest:
+    return GenerateRequest("r", (1, 2), 10, SamplingParams(**sampling), seed=77)
+
+
+DEATHS = [ActorDiedError(), ActorUnavailableError("lost", None)]
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=lambda death: type(death).__name__)
+def test_what_is_left_is_asked_of_another_replica_at_the_same_positions(death: Exception):
+    handle = FakeHandle(
+        [Step(), Step((10, 11)), Step((12,)), death],
+        [Step(), Step((13,)), Step((14,), finish_reason="stop")],
+    )
+
+    steps = steps_of(handle, request(min_tokens=5, repetition_penalty=1.2))
+
+    assert [step.token_ids for step in steps] == [(), (10, 11), (12,), (13,), (14,)]
+    first, second = handle.asked
+    assert second.prompt_token_ids == (1, 2, 10, 11, 12)
+    assert (second.max_tokens, second.sampling.min_tokens) == (7, 2)
+    assert (second.seed, second.choice) == (first.seed, first.choice)
+    assert second.request_id != first.request_id
+    assert [response.num_cancels for response in handle.responses] == [0, 0]
+
+
+@pytest.mark.parametrize("penalty", ["presence_penalty", "frequency_penalty"])
+def test_penalties_that_count_emitted_tokens_end_the_stream_with_an_error(penalty: str):
+    handle = FakeHandle([Step(), Step((10,)), ActorDiedError()])
+
+    *_, last = steps_of(handle, request(**{penalty: 0.5}))
+
+    assert last.error.code is ErrorCode.ENGINE_FAILURE
+    assert penalty in last.error.message
+    assert len(handle.asked) == 1
+
+
+def test_before_the_first_token_any_request_can_start_again():
+    handle = FakeHandle([ActorDiedError()], [Step(), Step((10,), finish_reason="length")])
+
+    steps = steps_of(handle, request(presence_penalty=0.5))
+
+    assert [step.token_ids for step in steps] == [(), (10,)]
+
+
+def test_a_request_that_every_replica_dies_of_ends_with_an_error():
+    handle = FakeHandle(*[[Step(), ActorDiedError()]] * 10)
+
+    *_, last = steps_of(handle, request())
+
+    assert last.error.code is ErrorCode.ENGINE_FAILURE
+    assert len(handle.asked) == 4
+
+
+def test_full_replicas_are_a_full_queue():
+    (step,) = steps_of(FakeHandle([BackPressureError(5, 5, retry_after_s=4)]), request())
+
+    assert (step.error.code, step.error.retry_after_s) == (ErrorCode.QUEUE_FULL, 4)
+
+
+def test_an_exception_in_the_replica_is_an_engine_failure_without_its_traceback():
+    failure = RayTaskError("generate", "Traceback: secret", ValueError("secret"))
+
+    (step,) = steps_of(FakeHandle([failure]), request())
+
+    assert step.error.code is ErrorCode.ENGINE_FAILURE
+    assert "secret" not in step.error.message
+
+
+def test_leaving_a_stream_cancels_it_once_and_ends_its_lease(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(client_module, "RENEWAL_INTERVAL_S", 0.01)
+    handle = FakeHandle([Step(), Step((10,)), Step((11,))])
+
+    async def test() -> None:
+        client = HandleClient(handle)
+        renewing = asyncio.create_task(client.renew_leases())
+        steps = client.generate(request())
+        await anext(steps)
+        await handle.has_broadcast.wait()
+        await steps.aclose()
+        num_broadcasts = len(handle.broadcasts)
+        await asyncio.sleep(0.05)
+        assert len(handle.broadcasts) == num_broadcasts
+        renewing.cancel()
+
+    asyncio.run(test())
+    assert handle.broadcasts[0] == ("renew", ("r",))
+    assert handle.responses[0].num_cancels == 1
