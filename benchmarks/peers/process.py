@@ -1,7 +1,6 @@
 """A peer's process: started once, asked many times, frozen while others are measured."""
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -12,19 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.parent_death import end_with_parent
 from benchmarks.peers.environment import PeerAbsentError
 from benchmarks.peers.runners.protocol import Description, Generation, Workload
 
 _START_TIMEOUT_S = 600.0
 _ANSWER_TIMEOUT_S = 600.0
 _STOP_TIMEOUT_S = 20.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
-
-
-def _die_with_parent() -> None:
-    """Ask the kernel to end this process with its parent: frozen, it could not see to it itself."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class PeerProcess:
@@ -56,7 +49,7 @@ class PeerProcess:
                 stderr=errors,
                 env={**os.environ, **variables},
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=end_with_parent,
             )
 
     def wait_until_ready(self) -> Description:

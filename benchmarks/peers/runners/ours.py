@@ -7,10 +7,9 @@ import threading
 import time
 from itertools import pairwise
 
-from dflash.load import load_engine
-
 from benchmarks.peers.runners.protocol import Description, Generation, Workload, serve
 from dflash.config import EngineConfig, Exactness
+from dflash.load import load_engine
 from dflash.loop import EngineLoop
 from dflash.request import FinishReason, GenerateRequest, SamplingParams, TokenOutput
 
@@ -39,7 +38,7 @@ class Ours:
             version="this checkout",
             weights="bfloat16",
             threads=self._threads,
-            settings=f"{report.mode}, {report.form}",
+            settings=f"{report.mode}, {report.form}" if report else "no promise",
         )
 
     def generate(self, workload: Workload) -> Generation:

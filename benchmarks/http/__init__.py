@@ -1,0 +1,1 @@
+"""What HTTP, Ray Serve and streaming cost beside the engine in process."""
