@@ -1,6 +1,5 @@
-"""The ingress's end of the handle: streams steps, resumes them elsewhere, renews their leases."""
+"""The ingress's end of the handle: streams steps, resumes them elsewhere, keeps in touch."""
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -14,8 +13,6 @@ from deployments.openai import errors
 from deployments.openai.errors import ApiError
 from deployments.wire import EngineStatus, FilePart, ModelCard, Step
 from dflash.request import GenerateRequest
-
-RENEWAL_INTERVAL_S = 5.0
 
 # A request that outlives this many replicas is more likely to be what kills them.
 _MAX_RESUMES = 3
@@ -38,8 +35,11 @@ class EngineClient(Protocol):
         """Yield the model's card, then its tokenizer files in parts."""
         ...
 
-    async def status(self) -> EngineStatus:
-        """Return how one replica is."""
+    async def check_in(self) -> tuple[EngineStatus, ...]:
+        """Keep this client's requests alive everywhere; return how each replica is.
+
+        A replica that hears nothing of a request for long takes its client for dead.
+        """
         ...
 
 
@@ -111,25 +111,16 @@ class HandleClient:
         async for part in cast("DeploymentResponseGenerator[ModelCard | FilePart]", parts):
             yield part
 
-    async def status(self) -> EngineStatus:
-        """Return how one replica is."""
-        return await self._handle.status.remote()
+    async def check_in(self) -> tuple[EngineStatus, ...]:
+        """Keep this client's requests alive everywhere; return how each replica is.
 
-    async def renew_leases(self) -> None:
-        """Tell all replicas, again and again, which requests this process still reads.
-
-        A replica is not told when an ingress dies: in Serve's default mode its generators run
-        on to their last token. Without a renewal it ends such requests by itself.
+        Serve does not tell a replica that an ingress died: in its default mode a generator
+        runs on to its last token. Without these calls a replica ends such requests itself.
+        A broadcast also passes by the limit on ongoing requests, so load cannot look like death.
         """
-        while True:
-            await asyncio.sleep(RENEWAL_INTERVAL_S)
-            if not self._live:
-                continue
-            try:
-                await self._handle.broadcast("renew", tuple(self._live)).results_async()
-            except (RayError, RayServeException) as error:
-                # A replica that is gone has no leases; the others have been told.
-                logger.debug("a lease renewal failed: %s", error)
+        response = self._handle.broadcast("check_in", tuple(self._live))
+        answers = await response.results_async(return_exceptions=True)
+        return tuple(answer for answer in answers if isinstance(answer, EngineStatus))
 
 
 def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> GenerateRequest:

@@ -68,11 +68,10 @@ def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
     @app.get("/health")
     async def is_ready() -> JSONResponse:
         reason = watch.why_not_ready()
-        status = watch.status
         body = {
             "ready": reason is None,
             "reason": reason,
-            "engine": None if status is None else asdict(status),
+            "engines": [asdict(status) for status in watch.statuses],
         }
         return JSONResponse(body, status_code=200 if reason is None else 503)
 

@@ -24,14 +24,13 @@ class Ingress:
     """Answers HTTP for the engines behind a handle."""
 
     def __init__(self, engines: DeploymentHandle, model_name: str) -> None:
-        self._client = HandleClient(engines)
-        self._watch = EngineWatch(self._client)
-        self._gateway = Gateway(self._client, self._watch, model_name)
+        client = HandleClient(engines)
+        self._watch = EngineWatch(client)
+        self._gateway = Gateway(client, self._watch, model_name)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the app; Serve asks for it after the constructor."""
-        tasks = running(self._watch.run(), self._client.renew_leases())
-        return create_app(self._gateway, tasks)
+        return create_app(self._gateway, running(self._watch.run()))
 
     def note_load(self, report: LoadReport) -> None:
         """Take the progress of a replica that loads."""
@@ -50,12 +49,11 @@ class ReportToIngresses:
 
 
 @asynccontextmanager
-async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run coroutines beside the body, and cancel them after it."""
-    tasks = [asyncio.create_task(each) for each in coroutines]
+async def running(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine beside the body, and cancel it after it."""
+    task = asyncio.create_task(coroutine)
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

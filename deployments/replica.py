@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dflash.engine import Engine
     from dflash.loop import EngineLoop
 
-# Four renewals can be lost before a request is taken for orphaned.
+# An ingress checks in every second; after many missed ones it is taken for dead.
 LEASE_S = 20.0
 _GUARD_INTERVAL_S = 1.0
 _REPORT_INTERVAL_S = 0.5
@@ -180,9 +180,10 @@ class EngineReplica:
             user_config_problem=self._user_config_problem,
         )
 
-    def renew(self, request_ids: Iterable[str]) -> None:
-        """Prolong the leases of requests that an ingress still reads."""
+    def check_in(self, request_ids: Iterable[str]) -> EngineStatus:
+        """Prolong the leases of requests that an ingress still reads, and say how this one is."""
         self._streams.renew(request_ids, time.monotonic())
+        return self.status()
 
     def reconfigure(self, user_config: Any) -> None:
         """Take new limits between two steps; what is invalid leaves the old ones in force.

@@ -11,8 +11,8 @@ from deployments.openai.errors import ApiError
 from deployments.openai.tokenizer import TextTokenizer
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
 
-STATUS_INTERVAL_S = 1.0
-_STATUS_TIMEOUT_S = 3.0
+CHECK_IN_INTERVAL_S = 1.0
+_CHECK_IN_TIMEOUT_S = 3.0
 # A replica that loads reports twice a second; older than this is history.
 _FRESH_REPORT_S = 5.0
 
@@ -35,7 +35,7 @@ class LoadedModel:
 
 
 class EngineWatch:
-    """Asks for the model once, then for one replica's status every second.
+    """Asks for the model once, then checks in with all replicas every second.
 
     The first question simply waits: Serve delivers it when the first replica has loaded.
     """
@@ -43,13 +43,13 @@ class EngineWatch:
     def __init__(self, client: EngineClient) -> None:
         self._client = client
         self._report: tuple[float, LoadReport] | None = None
-        self._status: EngineStatus | None = None
+        self._statuses: tuple[EngineStatus, ...] = ()
         self.model: LoadedModel | None = None
 
     @property
-    def status(self) -> EngineStatus | None:
-        """The latest status; None where no replica answers."""
-        return self._status
+    def statuses(self) -> tuple[EngineStatus, ...]:
+        """The latest status of each replica that answered."""
+        return self._statuses
 
     def note(self, report: LoadReport) -> None:
         """Take a loading replica's report."""
@@ -65,13 +65,15 @@ class EngineWatch:
         """Return why no request should be sent here now; None where one can."""
         if self.model is None:
             return "loading"
-        if self._status is None:
+        if not self._statuses:
             return "no engine replica answers"
-        return None if self._status.is_healthy else self._status.sentence
+        if any(status.is_healthy for status in self._statuses):
+            return None
+        return self._statuses[0].sentence
 
     def refusal(self) -> ApiError | None:
         """Return the error for requests that would only wait for a model to load."""
-        if self.model is not None and (self._status is not None or not self._is_loading()):
+        if self.model is not None and (self._statuses or not self._is_loading()):
             return None
         progress = self.progress()
         return errors.server_loading(progress.phase, int(progress.fraction * 100))
@@ -80,16 +82,16 @@ class EngineWatch:
         """Watch until cancelled."""
         while True:
             try:
-                async with asyncio.timeout(None if self.model is None else _STATUS_TIMEOUT_S):
+                async with asyncio.timeout(None if self.model is None else _CHECK_IN_TIMEOUT_S):
                     if self.model is None:
                         self.model = await self._ask_for_model()
-                    self._status = await self._client.status()
+                    self._statuses = await self._client.check_in()
             # Whatever a dying replica raises, the next one may answer.
             except Exception as error:
-                if self.model is None or self._status is not None:
+                if self.model is None or self._statuses:
                     logger.warning("no engine replica answers: %r", error, exc_info=True)
-                self._status = None
-            await asyncio.sleep(STATUS_INTERVAL_S)
+                self._statuses = ()
+            await asyncio.sleep(CHECK_IN_INTERVAL_S)
 
     async def _ask_for_model(self) -> LoadedModel:
         card: ModelCard | None = None

@@ -32,10 +32,10 @@ class LoadingClient(LocalClient):
         async for part in super().describe():
             yield part
 
-    async def status(self) -> EngineStatus:
+    async def check_in(self) -> tuple[EngineStatus, ...]:
         if self.is_gone:
             raise ConnectionError("the replica died")
-        return await super().status()
+        return await super().check_in()
 
 
 class Surface:
@@ -73,7 +73,7 @@ def on_surface(test) -> None:
 
 @pytest.fixture(autouse=True)
 def _quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "STATUS_INTERVAL_S", 0.01)
+    monkeypatch.setattr(watch_module, "CHECK_IN_INTERVAL_S", 0.01)
 
 
 def test_while_loading_the_process_lives_and_startup_shows_phase_and_percent():

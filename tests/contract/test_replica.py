@@ -95,7 +95,7 @@ def test_a_stream_nobody_renews_is_ended_and_a_renewed_one_goes_on(
         orphan = asyncio.create_task(steps_of(replica, request("orphan")))
         read = asyncio.create_task(steps_of(replica, request("read")))
         while not orphan.done():
-            replica.renew(["read", "unknown"])
+            replica.check_in(["read", "unknown"])
             await asyncio.sleep(0.02)
         assert (await orphan)[-1].error.code is ErrorCode.REQUEST_ABORTED
         assert loop.aborted == {"orphan": 1}

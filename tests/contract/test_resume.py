@@ -8,10 +8,10 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 from ray.serve.exceptions import BackPressureError
 
-from deployments import client as client_module
 from deployments.client import HandleClient
 from deployments.openai.errors import ErrorCode
-from deployments.wire import Step
+from deployments.wire import EngineStatus, Step
+from dflash.config import EngineLimits
 from dflash.request import GenerateRequest, SamplingParams
 
 
@@ -39,7 +39,7 @@ class FakeHandle:
         self.responses = [FakeResponse(answer) for answer in answers]
         self.asked: list[GenerateRequest] = []
         self.broadcasts: list[tuple[Any, ...]] = []
-        self.has_broadcast = asyncio.Event()
+        self.answers: list[Any] = []
         self.generate = self
 
     def options(self, *, stream: bool) -> "FakeHandle":
@@ -52,11 +52,11 @@ class FakeHandle:
 
     def broadcast(self, *call: Any) -> "FakeHandle":
         self.broadcasts.append(call)
-        self.has_broadcast.set()
         return self
 
-    async def results_async(self) -> None:
-        pass
+    async def results_async(self, *, return_exceptions: bool) -> list[Any]:
+        assert return_exceptions
+        return self.answers
 
 
 def steps_of(handle: FakeHandle, request: GenerateRequest) -> list[Step]:
@@ -134,22 +134,25 @@ def test_an_exception_in_the_replica_is_an_engine_failure_without_its_traceback(
     assert "secret" not in step.error.message
 
 
-def test_leaving_a_stream_cancels_it_once_and_ends_its_lease(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(client_module, "RENEWAL_INTERVAL_S", 0.01)
+def test_leaving_a_stream_cancels_it_once_and_checks_in_for_it_no_more():
     handle = FakeHandle([Step(), Step((10,)), Step((11,))])
 
     async def test() -> None:
         client = HandleClient(handle)
-        renewing = asyncio.create_task(client.renew_leases())
         steps = client.generate(request())
         await anext(steps)
-        await handle.has_broadcast.wait()
+        await client.check_in()
         await steps.aclose()
-        num_broadcasts = len(handle.broadcasts)
-        await asyncio.sleep(0.05)
-        assert len(handle.broadcasts) == num_broadcasts
-        renewing.cancel()
+        await client.check_in()
 
     asyncio.run(test())
-    assert handle.broadcasts[0] == ("renew", ("r",))
+    assert handle.broadcasts == [("check_in", ("r",)), ("check_in", ())]
     assert handle.responses[0].num_cancels == 1
+
+
+def test_checking_in_returns_the_replicas_that_answered():
+    status = EngineStatus(True, "fine", 1, 0, 0, 0, 0, 0, 0, 0, EngineLimits(), None)
+    handle = FakeHandle()
+    handle.answers = [ActorDiedError(), status]
+
+    assert asyncio.run(HandleClient(handle).check_in()) == (status,)

@@ -19,6 +19,8 @@ from dflash.stats import LoopSnapshot
 from dflash.target import TargetFacts
 from tests.rigs.byte_tokenizer import END, write_tokenizer
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
 Script = Callable[[GenerateRequest], tuple[int, ...]]
 
 
@@ -125,7 +127,7 @@ class FakeLoop:
         return LoopSnapshot(**counts, **pages, num_steps=self.num_steps)
 
     def _endless(self, request: GenerateRequest) -> tuple[int, ...]:
-        letters = self.tokenizer.encode("abcdefghijklmnopqrstuvwxyz").ids
+        letters = [self.tokenizer.token_to_id(letter) for letter in LETTERS]
         start = len(request.prompt_token_ids)
         return tuple(
             letters[(position * 7 + request.seed) % len(letters)]

@@ -34,8 +34,8 @@ class LocalClient:
     def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
         return self.replica.describe()
 
-    async def status(self) -> EngineStatus:
-        return self.replica.status()
+    async def check_in(self) -> tuple[EngineStatus, ...]:
+        return (self.replica.status(),)
 
 
 @dataclass
@@ -91,7 +91,7 @@ def serving(config: EngineConfig | None = None) -> Iterator[FakeServer]:
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
     thread.start()
-    if not eventually(lambda: bool(parts) and parts[0][0].started and bool(parts[0][1].status)):
+    if not eventually(lambda: bool(parts) and parts[0][0].started and bool(parts[0][1].statuses)):
         raise RuntimeError("the test server did not start")
     server, _, replica, loop = parts[0]
     port = server.servers[0].sockets[0].getsockname()[1]

@@ -1,0 +1,230 @@
+"""The application under a real local Ray, over a scripted engine: what only Ray can break."""
+
+import asyncio
+import copy
+import json
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.rigs.fake_engine import LETTERS
+from tests.rigs.http_server import eventually
+from tests.rigs.serve_process import FAST_MODE, ServeProcess, serve_run
+
+MODES = {"default": {}, "fast": FAST_MODE}
+
+
+def application(name: str, route: str, args: dict[str, float], **engine: Any) -> dict[str, Any]:
+    cpus = {"ray_actor_options": {"num_cpus": 0.1}}
+    return {
+        "name": name,
+        "route_prefix": route,
+        "import_path": "tests.rigs.fake_app:build",
+        "args": args,
+        "deployments": [
+            {"name": "Ingress", "max_ongoing_requests": 1000, **cpus},
+            {"name": "Engine", "health_check_period_s": 1, **cpus, **engine},
+        ],
+    }
+
+
+CONFIG = {
+    "proxy_location": "HeadOnly",
+    "applications": [
+        application(
+            "main",
+            "/",
+            {"load_s": 2.0, "step_s": 0.01},
+            max_ongoing_requests=100,
+            num_replicas=2,
+            user_config={"limits": {"max_num_seqs": 16}},
+        ),
+        application(
+            "small",
+            "/small",
+            {"load_s": 0.0, "step_s": 0.3},
+            max_ongoing_requests=4,
+            max_queued_requests=8,
+        ),
+    ],
+}
+
+
+@pytest.fixture(scope="module", params=MODES)
+def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServeProcess]:
+    with serve_run(
+        copy.deepcopy(CONFIG),
+        tmp_path_factory.mktemp("serve"),
+        environment=MODES[request.param],
+        ready_paths=("/readyz", "/small/readyz"),
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def client(served: ServeProcess) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(
+        base_url=f"{served.base_url}/v1", api_key="any", max_retries=0, timeout=60
+    ) as client:
+        yield client
+
+
+def engines(served: ServeProcess) -> list[dict[str, Any]]:
+    return httpx.get(f"{served.base_url}/readyz", timeout=10).json()["engines"]
+
+
+def num_running(served: ServeProcess) -> int:
+    return sum(engine["num_running"] for engine in engines(served))
+
+
+def limits_of(served: ServeProcess) -> list[int]:
+    return [engine["limits"]["max_num_seqs"] for engine in engines(served)]
+
+
+def expected_text(num_prompt: int, num_tokens: int, seed: int) -> str:
+    """Return what the fake says: a function of seed and absolute position alone."""
+    positions = range(num_prompt, num_prompt + num_tokens)
+    return "".join(LETTERS[(position * 7 + seed) % 26] for position in positions)
+
+
+def test_loading_is_visible_and_refused_with_a_time_to_retry(served: ServeProcess):
+    refused = [answer for answer in served.startup if answer.status_code == 503]
+    assert refused
+    assert refused[0].json()["reason"] == "loading"
+
+
+def test_the_openai_client_gets_whole_answers_and_streams(client: openai.OpenAI):
+    asked = {"model": "fake", "prompt": "x" * 5, "max_tokens": 30, "seed": 3}
+
+    whole = client.completions.create(**asked)
+    with client.completions.create(**asked, stream=True) as stream:
+        chunks = list(stream)
+
+    text = expected_text(whole.usage.prompt_tokens, 30, 3)
+    assert whole.choices[0].text == text
+    assert "".join(chunk.choices[0].text for chunk in chunks) == text
+    assert chunks[-1].choices[0].finish_reason == "length"
+    assert len(chunks) > 10
+
+
+def test_errors_keep_their_form_and_status_through_ray(served: ServeProcess):
+    for path, status, code in (
+        ("/v1/nope", 404, "route_not_found"),
+        ("/v1/completions", 405, "method_not_allowed"),
+        ("/v1/models/other", 404, "model_not_found"),
+    ):
+        answer = httpx.get(served.base_url + path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    bad = httpx.post(f"{served.base_url}/v1/completions", json={"model": "fake", "prompt": []})
+    assert (bad.status_code, bad.json()["error"]["param"]) == (400, "prompt")
+
+
+def test_a_client_that_leaves_frees_its_request(served: ServeProcess):
+    body = {"model": "fake", "prompt": "x", "max_tokens": 500, "stream": True}
+    with httpx.stream("POST", f"{served.base_url}/v1/completions", json=body) as answer:
+        # Kept, because httpx closes a response whose iterator is dropped.
+        lines = answer.iter_lines()
+        next(lines)
+        assert eventually(lambda: num_running(served) == 1)
+
+    # Left alone, it would run for longer than this.
+    assert eventually(lambda: num_running(served) == 0, 4.0)
+
+
+def test_overload_is_answered_at_once_with_429_and_the_rest_is_served(served: ServeProcess):
+    # One answer takes three seconds: none ends before the last request has come.
+    async def post(client: httpx.AsyncClient) -> httpx.Response:
+        body = {"model": "fake", "prompt": "x", "max_tokens": 10}
+        return await client.post("/small/v1/completions", json=body)
+
+    async def storm() -> list[httpx.Response]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=served.base_url, timeout=60, limits=limits) as client:
+            return await asyncio.gather(*(post(client) for _ in range(50)))
+
+    answers = asyncio.run(storm())
+
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert len(answers) - len(refused) == 12
+    assert {answer.status_code for answer in refused} == {429}
+    assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
+    assert {answer.json()["error"]["code"] for answer in refused} == {"queue_full"}
+
+
+def with_user_config(user_config: dict[str, Any]) -> dict[str, Any]:
+    changed = copy.deepcopy(CONFIG)
+    changed["applications"][0]["deployments"][1]["user_config"] = user_config
+    return changed
+
+
+def test_limits_change_without_a_restart_and_a_wrong_change_is_reported(
+    served: ServeProcess, client: openai.OpenAI
+):
+    def pids() -> set[int]:
+        return {engine["pid"] for engine in engines(served)}
+
+    assert eventually(lambda: len(pids()) == 2)
+    before = pids()
+    asked = {"model": "fake", "prompt": "xx", "max_tokens": 400, "seed": 5}
+    with client.completions.create(**asked, stream=True) as stream:
+        chunks = [next(stream)]
+        served.deploy(with_user_config({"limits": {"max_num_seqs": 9}}))
+        assert eventually(lambda: limits_of(served) == [9, 9])
+        chunks += list(stream)
+    text = "".join(chunk.choices[0].text for chunk in chunks)
+    assert text[:400] in expected_text(0, 800, 5)
+    assert len(text) == 400
+
+    served.deploy(with_user_config({"limits": {"max_num_seq": 7}}))
+    assert eventually(lambda: all(each["user_config_problem"] for each in engines(served)))
+    for engine in engines(served):
+        assert "Did you mean max_num_seqs?" in engine["user_config_problem"]
+    assert limits_of(served) == [9, 9]
+    assert pids() == before
+
+
+def test_a_stream_goes_on_where_its_replica_was_killed(served: ServeProcess):
+    """Last in the file: the application has one replica less for a while after it."""
+    body = {
+        "model": "fake",
+        "prompt": "x" * 4,
+        "max_tokens": 300,
+        "seed": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+    async def read(client: httpx.AsyncClient) -> str:
+        async with client.stream("POST", "/v1/completions", json=body) as answer:
+            return (await answer.aread()).decode()
+
+    async def test() -> list[str]:
+        async with httpx.AsyncClient(base_url=served.base_url, timeout=90) as client:
+            streams = [asyncio.create_task(read(client)) for _ in range(6)]
+            await asyncio.sleep(1.0)
+            found = (await client.get("/readyz")).json()["engines"]
+            victim = max(found, key=lambda engine: engine["num_running"])
+            assert victim["num_running"] > 0
+            os.kill(victim["pid"], signal.SIGKILL)
+            return await asyncio.gather(*streams)
+
+    texts = asyncio.run(test())
+
+    for text in texts:
+        assert "error" not in text
+        assert text.count('"finish_reason":"length"') == 1
+        assert '"completion_tokens":300' in text
+    assert len({_text_of(text) for text in texts}) == 1
+
+
+def _text_of(stream: str) -> str:
+    events = [line[6:] for line in stream.splitlines() if line.startswith("data: {")]
+    choices = [choice for event in events for choice in json.loads(event)["choices"]]
+    return "".join(choice["text"] for choice in choices)
