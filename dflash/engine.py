@@ -60,8 +60,18 @@ class Engine:
         model_folder: Path | None = None,
         exactness: ExactnessReport | None = None,
         prefix_caching: bool = True,
-        clock: Callable[[], float] = time.perf_counter,
+        observe: Callable[[Schedule, Tensor], None] | None = None,
     ) -> None:
+        """Start with empty books.
+
+        Args:
+            target: What computes the steps.
+            limits: Bounds of a step and of the queue.
+            model_folder: Where the model's tokenizer lies.
+            exactness: What the target promises.
+            prefix_caching: Whether full pages are kept and shared.
+            observe: Sees each step's schedule and logits before tokens are chosen: for audits.
+        """
         self.facts: TargetFacts = target.facts
         self.model_folder = model_folder
         self.exactness = exactness
@@ -70,7 +80,7 @@ class Engine:
         )
         self.scheduler = Scheduler(self.kv_cache, limits)
         self._target = target
-        self._clock = clock
+        self._observe = observe
         self._live: dict[str, Sequence] = {}
 
     @property
@@ -135,7 +145,7 @@ class Engine:
 
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""
-        started_s = self._clock()
+        started_s = time.perf_counter()
         schedule = self.scheduler.schedule()
         if not schedule.turns:
             return StepResult((), StepStats())
@@ -145,7 +155,7 @@ class Engine:
         for output in outputs:
             if output.finish_reason is not None:
                 del self._live[output.request_id]
-        stats = _stats(schedule, outputs, self._clock() - started_s)
+        stats = _stats(schedule, outputs, time.perf_counter() - started_s)
         return StepResult(outputs, stats, fault)
 
     def check(self) -> None:
@@ -161,6 +171,8 @@ class Engine:
         try:
             batch = batch_from_runs([turn.run for turn in schedule.turns])
             logits = self._target.forward(batch).logits
+            if self._observe is not None:
+                self._observe(schedule, logits)
             return _verdicts(schedule, logits), None
         except Exception as error:
             _logger.exception("a step of %d requests failed", len(schedule.turns))

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -44,8 +45,35 @@ class _Parts:
     num_threads: int
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedTarget:
+    """A target in memory, with what was found out about it.
+
+    Attributes:
+        runner: The target.
+        model_folder: Where the checkpoint and its tokenizer lie.
+        exactness: What is promised about its numbers.
+    """
+
+    runner: Runner
+    model_folder: Path
+    exactness: ExactnessReport
+
+
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
-    """Return an engine ready to step.
+    """Return an engine ready to step; arguments and errors are those of `load_target`."""
+    target = load_target(config, on_progress)
+    return Engine(
+        target.runner,
+        config.limits,
+        model_folder=target.model_folder,
+        exactness=target.exactness,
+        prefix_caching=config.kv_cache.prefix_caching,
+    )
+
+
+def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedTarget:
+    """Return a target ready to run.
 
     Args:
         config: The settings.
@@ -90,13 +118,7 @@ def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         num_layers=checkpoint.config.num_layers,
     )
     report("ready", 1.0)
-    return Engine(
-        Runner(facts, executor),
-        config.limits,
-        model_folder=checkpoint.folder,
-        exactness=exactness,
-        prefix_caching=config.kv_cache.prefix_caching,
-    )
+    return LoadedTarget(Runner(facts, executor), checkpoint.folder, exactness)
 
 
 def _chosen_executor(
