@@ -1,0 +1,72 @@
+"""Kernels are compiled once, by whatever compiler there is, or their absence is explained."""
+
+import subprocess
+
+import pytest
+
+from dflash.kernels import build
+
+
+@pytest.fixture
+def compiled_into(monkeypatch, tmp_path):
+    monkeypatch.setattr(build, "default_cache_dir", lambda: tmp_path)
+    return tmp_path / "kernels"
+
+
+def fresh():
+    """A build that no earlier call in this process has answered."""
+    return build.native_build.__wrapped__()
+
+
+def test_a_second_build_reuses_the_first(compiled_into, monkeypatch):
+    if fresh().library is None:
+        pytest.skip("no C compiler")
+    (library,) = compiled_into.iterdir()
+    monkeypatch.setattr(build, "_compile", lambda *_: pytest.fail("compiled again"))
+
+    assert fresh().library is not None
+    assert [entry.name for entry in compiled_into.iterdir()] == [library.name]
+
+
+def test_a_missing_compiler_is_explained(compiled_into, monkeypatch):
+    monkeypatch.setenv("CC", "a-compiler-that-is-not-there")
+
+    assert fresh().library is None
+    assert "install gcc" in fresh().why_unavailable
+    assert not compiled_into.exists()
+
+
+def test_a_compiler_that_fails_is_explained_and_leaves_nothing(compiled_into, monkeypatch):
+    monkeypatch.setenv("CC", "false")
+
+    assert fresh().library is None
+    assert "failed" in fresh().why_unavailable
+    assert list(compiled_into.iterdir()) == []
+
+
+def test_kernels_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("DFLASH_NATIVE", "0")
+
+    assert fresh().why_unavailable == "DFLASH_NATIVE=0 is set"
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(compiled_into):
+    compiled_into.parent.joinpath("kernels").write_text("in the way")
+
+    built = fresh()
+
+    assert built.library is None
+    assert "DFLASH_CACHE_DIR" in built.why_unavailable
+
+
+def test_the_library_shares_torchs_threads(compiled_into):
+    built = fresh()
+    if built.library is None:
+        pytest.skip("no C compiler")
+    wanted = subprocess.run(
+        ["readelf", "-d", built.library._name], capture_output=True, text=True, check=False
+    )
+    if wanted.returncode:
+        pytest.skip("readelf is not there")
+    names = [line for line in wanted.stdout.splitlines() if "NEEDED" in line and "gomp" in line]
+    assert len(names) == 1
