@@ -96,7 +96,8 @@ class EngineConfig:
         exactness: What is promised; ``bitwise`` never falls back to ``relaxed`` by itself.
         max_model_len: Most positions of a sequence; None takes the model's own.
         num_threads: Threads of the engine's kernels; None takes all CPUs this process may use.
-        cache_dir: Folder for converted models and compiled kernels; None is the user's cache.
+        cache_dir: Folder for converted models; None is the user's cache. Compiled kernels lie in
+            ``$DFLASH_CACHE_DIR`` or the user's cache: they belong to the machine, not to a model.
         kv_cache: The pages.
         limits: The bounds of a step, replaceable at run time.
     """
