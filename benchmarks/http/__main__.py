@@ -87,7 +87,8 @@ def _num_requests(text: str) -> int:
     return int(text)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this benchmark's own arguments."""
     parser.add_argument(
         "--soak",
         type=_num_requests,
@@ -99,5 +100,5 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 if __name__ == "__main__":
     run_benchmark(
-        "http", "Through HTTP and Ray Serve beside the engine in process.", measure, _add_arguments
+        "http", "Through HTTP and Ray Serve beside the engine in process.", measure, add_arguments
     )

@@ -1,6 +1,8 @@
-"""The processes of one Ray cluster: their memory and CPU time, found by a mark they inherit."""
+"""The processes of one Ray cluster, found by a mark they inherit: their memory, and a freezer."""
 
+import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +10,6 @@ from pathlib import Path
 from benchmarks.machine import GIB
 
 MARK_VARIABLE = "DFLASH_BENCHMARK_CLUSTER"
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,28 @@ class ClusterProcesses:
             cluster_gib=sum(size for _, size in sizes),
         )
 
-    def cpu_s(self) -> float:
-        """Return the CPU time that those alive have used so far."""
-        return sum(_cpu_s(folder) for folder in self._folders())
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Hold them stopped: an idle cluster uses a fifth of a core, which is not the engine's.
+
+        Ray takes a stop of some seconds for a slow machine. Longer than half a minute, and it
+        would begin to replace what does not answer.
+        """
+        ids = self.ids()
+        self._signal(ids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(ids, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End those that still live."""
+        self._signal(self.ids(), signal.SIGKILL)
+
+    def _signal(self, ids: list[int], number: signal.Signals) -> None:
+        for process_id in ids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, number)
 
     def _folders(self) -> Iterator[Path]:
         for folder in Path("/proc").iterdir():
@@ -78,9 +98,3 @@ def _pss_gib(folder: Path) -> float:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024 / GIB
     return 0.0
-
-
-def _cpu_s(folder: Path) -> float:
-    # The fields follow the name, which stands in brackets and may hold anything.
-    fields = _read(folder / "stat").rpartition(b") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0

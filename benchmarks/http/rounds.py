@@ -29,7 +29,6 @@ class Comparison:
         http_tok_s: Output throughput through HTTP.
         ttft_s: Of every request through HTTP.
         client_cpu_share: CPU the client used while it waited for HTTP, 1 is one core.
-        cluster_idle_cpu_share: CPU the idle cluster used beside the engine in process.
     """
 
     concurrency: int
@@ -37,7 +36,6 @@ class Comparison:
     http_tok_s: float
     ttft_s: tuple[float, ...]
     client_cpu_share: float
-    cluster_idle_cpu_share: float
 
     @property
     def rate_over_in_process(self) -> float:
@@ -77,16 +75,15 @@ class HttpRun:
         return comparisons
 
     def _compare(self, load: Load) -> Comparison:
-        before_tok_s, idle_before = self._in_process(load)
+        before_tok_s = self._in_process(load)
         http = self._through_http(load)
-        after_tok_s, idle_after = self._in_process(load)
+        after_tok_s = self._in_process(load)
         return Comparison(
             concurrency=load.concurrency,
             in_process_tok_s=(before_tok_s, after_tok_s),
             http_tok_s=http.tok_s,
             ttft_s=tuple(answer.ttft_s for answer in http.answers),
             client_cpu_share=http.client_cpu_s / http.seconds,
-            cluster_idle_cpu_share=(idle_before + idle_after) / 2,
         )
 
     def _through_http(self, load: Load) -> Visit:
@@ -98,17 +95,15 @@ class HttpRun:
                 )
         return visit
 
-    def _in_process(self, load: Load) -> tuple[float, float]:
-        """Return output throughput, and the CPU share of the cluster that was idle meanwhile."""
+    def _in_process(self, load: Load) -> float:
+        """Return output throughput while the whole cluster is held still."""
         prompts = chat_token_ids(self._model_folder, self._questions(load))
         workload = Workload(prompts, load.concurrency, load.new_tokens)
-        cpu_before_s = self._processes.cpu_s()
-        generation = self._arms.generate(OURS, workload)
+        with self._processes.frozen():
+            generation = self._arms.generate(OURS, workload)
         if generation is None:
             raise PeerAbsentError(self._arms.absent[OURS.name])
-        idle_cpu_s = self._processes.cpu_s() - cpu_before_s
-        tok_s = load.num_requests * load.new_tokens / generation.seconds
-        return tok_s, idle_cpu_s / generation.seconds
+        return load.num_requests * load.new_tokens / generation.seconds
 
     def _questions(self, load: Load) -> list[str]:
         """Return questions that neither side has seen: no answer comes from a warm cache."""

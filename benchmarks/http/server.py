@@ -102,9 +102,7 @@ class Server:
         self._process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_STOP_TIMEOUT_S)
-        for process_id in self.processes.ids():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process_id, signal.SIGKILL)
+        self.processes.kill()
         self._process.wait()
 
     def _wait_until_ready(self) -> None:

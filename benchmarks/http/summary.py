@@ -91,7 +91,6 @@ def _rate_table(mode: Mode, result: ModeResult, loads: Sequence[Load]) -> Table:
                 f"{percentile(ttft_ms, 0.50):.0f}",
                 f"{percentile(ttft_ms, 0.99):.0f}",
                 _median(100 * c.client_cpu_share for c in comparisons),
-                _median(100 * c.cluster_idle_cpu_share for c in comparisons),
             )
         )
     return Table(
@@ -105,7 +104,6 @@ def _rate_table(mode: Mode, result: ModeResult, loads: Sequence[Load]) -> Table:
             "TTFT p50 ms",
             "TTFT p99 ms",
             "client % of a core",
-            "idle cluster % of a core",
         ),
         rows=tuple(rows),
     )

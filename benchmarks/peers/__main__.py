@@ -50,7 +50,8 @@ def engine_names(text: str) -> list[str]:
     return names
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add this benchmark's own arguments."""
     parser.add_argument(
         "--engine",
         type=engine_names,
@@ -72,5 +73,5 @@ if __name__ == "__main__":
         "peers",
         "Output tokens/s beside other engines on the same weights.",
         measure,
-        _add_arguments,
+        add_arguments,
     )
