@@ -5,6 +5,7 @@ from typing import Any
 
 from ray import serve
 from ray.serve import Application
+from ray.serve.schema import LoggingConfig
 
 from deployments.config import ServeArgs, serve_args_from
 from deployments.ingress import INGRESS_NAME, Ingress, ReportToIngresses
@@ -37,5 +38,8 @@ def assemble(
         opener: Loads an engine in each replica.
         report: How a loading replica reports.
     """
-    engines = serve.deployment(name=ENGINE_NAME)(EngineReplica).bind(args.engine, opener, report)
+    # An ingress checks in with every engine each second; that is no line of a log.
+    quiet = LoggingConfig(enable_access_log=False)
+    engine = serve.deployment(name=ENGINE_NAME, logging_config=quiet)(EngineReplica)
+    engines = engine.bind(args.engine, opener, report)
     return serve.deployment(name=INGRESS_NAME)(Ingress).bind(engines, args.served_name)

@@ -84,6 +84,7 @@ def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
             "phase": "ready" if is_loaded else progress.phase,
             "percent": 100 if is_loaded else int(progress.fraction * 100),
             "seconds": round(progress.elapsed_s, 1),
+            "problem": None if is_loaded else progress.problem,
         }
         return JSONResponse(body, status_code=200 if is_loaded else 503)
 

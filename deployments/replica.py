@@ -15,7 +15,13 @@ from deployments.openai.tokenizer import TOKENIZER_FILES
 from deployments.streams import OpenStreams
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
-from dflash.errors import CheckpointError, ConfigError, OverloadedError, RequestError
+from dflash.errors import (
+    CheckpointError,
+    ConfigError,
+    EngineError,
+    OverloadedError,
+    RequestError,
+)
 from dflash.request import GenerateRequest, TokenOutput
 
 if TYPE_CHECKING:
@@ -110,6 +116,11 @@ class EngineReplica:
         reporting = asyncio.create_task(progress.keep_reporting())
         try:
             self._running = await asyncio.to_thread(opener, config, progress.note, on_outputs)
+        except EngineError as error:
+            # Serve tries again and prints a traceback each time; the message is what helps.
+            logger.error("the engine cannot be loaded: %s", error)
+            await progress.send(problem=str(error))
+            raise error.with_traceback(None) from None
         finally:
             reporting.cancel()
         logger.info("engine ready: %s", self._running.engine.exactness)
@@ -256,9 +267,12 @@ class _Progress:
 
     async def keep_reporting(self) -> None:
         while True:
-            phase, fraction = self._latest
-            elapsed_s = time.monotonic() - self._began_at_s
-            # An ingress may not be there yet; loading goes on without an audience.
-            with suppress(Exception):
-                await self._report(LoadReport(str(os.getpid()), phase, fraction, elapsed_s))
+            await self.send()
             await asyncio.sleep(_REPORT_INTERVAL_S)
+
+    async def send(self, problem: str | None = None) -> None:
+        phase, fraction = self._latest
+        elapsed_s = time.monotonic() - self._began_at_s
+        # An ingress may not be there yet; loading goes on without an audience.
+        with suppress(Exception):
+            await self._report(LoadReport(str(os.getpid()), phase, fraction, elapsed_s, problem))

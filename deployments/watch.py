@@ -64,7 +64,7 @@ class EngineWatch:
     def why_not_ready(self) -> str | None:
         """Return why no request should be sent here now; None where one can."""
         if self.model is None:
-            return "loading"
+            return self.progress().problem or "loading"
         if not self._statuses:
             return "no engine replica answers"
         if any(status.is_healthy for status in self._statuses):
@@ -76,6 +76,8 @@ class EngineWatch:
         if self.model is not None and (self._statuses or not self._is_loading()):
             return None
         progress = self.progress()
+        if progress.problem is not None:
+            return errors.load_failed(progress.problem)
         return errors.server_loading(progress.phase, int(progress.fraction * 100))
 
     async def run(self) -> None:

@@ -39,14 +39,16 @@ class LoadReport:
     Attributes:
         replica: The replica's id.
         phase: What it does now, a word or two.
-        fraction: Share of that phase done, in [0, 1].
+        fraction: Share of all loading done, in [0, 1].
         elapsed_s: Since its loading began, seconds.
+        problem: Why it gave up; None while it has not.
     """
 
     replica: str
     phase: str
     fraction: float
     elapsed_s: float
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ _KINDS: Mapping[ErrorCode, _Kind] = {
     ErrorCode.SERVER_LOADING: _Kind(
         503,
         "service_unavailable_error",
-        "No replica has loaded its model yet.",
+        "No replica has loaded its model yet, or none can; the message says which.",
         "Retry after the seconds in `Retry-After`; `GET /startupz` shows the progress.",
     ),
     ErrorCode.ENGINE_FAILURE: _Kind(
@@ -232,6 +232,15 @@ def server_loading(phase: str, percent: int) -> ApiError:
         ErrorCode.SERVER_LOADING,
         f"the model is loading: {phase}, {percent} percent; GET /startupz shows the progress",
         retry_after_s=2.0,
+    )
+
+
+def load_failed(problem: str) -> ApiError:
+    """Refuse a request because the model cannot be loaded as configured."""
+    return ApiError(
+        ErrorCode.SERVER_LOADING,
+        f"no engine could load its model: {problem}",
+        retry_after_s=10.0,
     )
 
 

@@ -89,6 +89,7 @@ def test_while_loading_the_process_lives_and_startup_shows_phase_and_percent():
             "phase": "reading weights",
             "percent": 42,
             "seconds": 3.2,
+            "problem": None,
         }
         for path in ("/readyz", "/health"):
             ready = await surface.get(path)
@@ -112,6 +113,17 @@ def test_while_loading_requests_are_refused_with_a_time_to_retry(path: str):
             error = answer.json()["error"]
             assert error["code"] == "server_loading"
             assert "reading weights, 42 percent" in error["message"]
+
+    on_surface(test)
+
+
+def test_a_model_that_cannot_be_loaded_is_named_wherever_one_looks():
+    async def test(surface: Surface) -> None:
+        surface.watch.note(LoadReport("1", "opening", 0.0, 0.1, "engine.model is '/x': no such"))
+        for path in ("/startupz", "/readyz", "/v1/models"):
+            answer = await surface.get(path)
+            assert answer.status_code == 503
+            assert "engine.model is '/x': no such" in answer.text
 
     on_surface(test)
 

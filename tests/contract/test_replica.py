@@ -204,13 +204,16 @@ def test_a_checkpoint_that_cannot_be_loaded_fails_the_replica_with_its_message()
     def opener(config, on_progress, on_outputs):
         raise CheckpointError("model.safetensors is truncated; copy it again")
 
-    async def report(_each: LoadReport) -> None:
-        pass
+    reports: list[LoadReport] = []
+
+    async def report(each: LoadReport) -> None:
+        reports.append(each)
 
     async def test() -> None:
         replica = EngineReplica.__new__(EngineReplica)
         with pytest.raises(CheckpointError, match="copy it again"):
             await replica.__init__(EngineConfig(), opener, report)
+        assert reports[-1].problem == "model.safetensors is truncated; copy it again"
 
     run(test())
 
