@@ -19,22 +19,28 @@ typedef struct {
 /* One page's keys, [width, 16 tokens], and values, [16 tokens, width], of one key/value head. */
 typedef struct {
   const void *keys, *values;
+  const char *next_keys, *next_values; /* of the page after it, to be fetched meanwhile */
   int64_t num_visible;
 } Page;
 
-static Page page_at(const Op *op, int64_t page, int64_t kv_head, int64_t num_visible) {
+static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t length, int64_t kv_head) {
   int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
-  int64_t base = (page * op->num_kv_heads + kv_head) * bytes;
-  return (Page){(const char *)op->keys + base, (const char *)op->values + base, num_visible};
+  int64_t last = (length - 1) / PAGE, next = i < last ? i + 1 : i;
+  int64_t at = (table[i] * (int64_t)op->num_kv_heads + kv_head) * bytes;
+  int64_t next_at = (table[next] * (int64_t)op->num_kv_heads + kv_head) * bytes;
+  return (Page){
+      .keys = (const char *)op->keys + at,
+      .values = (const char *)op->values + at,
+      .next_keys = (const char *)op->keys + next_at,
+      .next_values = (const char *)op->values + next_at,
+      .num_visible = i < last ? PAGE : length - last * PAGE,
+  };
 }
 
-/* Pages lie anywhere in memory: without a hint each one starts with a wait. */
-static void prefetch(const Op *op, Page page) {
-  int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
-  for (int64_t i = 0; i < bytes; i += 64) {
-    __builtin_prefetch((const char *)page.keys + i);
-    __builtin_prefetch((const char *)page.values + i);
-  }
+/* Pages lie anywhere in memory: without a hint each would start with a wait. Spread over the work
+ * on the page before, the hints do not fill the queue of outstanding reads. */
+static inline void fetch(const char *next, int64_t bytes, int64_t width) {
+  for (int64_t i = 0; i < width; i += 64) __builtin_prefetch(next + bytes + i);
 }
 
 /* Turn a page's scores into weights, rescaling what was summed before if the maximum rose. */
@@ -58,7 +64,9 @@ static inline void weigh(Head *head, f32x16 scores, int64_t width, int64_t num_v
 static inline __attribute__((always_inline)) void score(Head *heads, const int num_heads, Page page,
                                                         const int dtype, const int64_t width) {
   f32x16 chain[MAX_HEADS][4] = {0};
+  const int64_t bytes = dtype == DTYPE_BF16 ? 2 : 4;
   for (int64_t i = 0; i < width; i += 4) {
+    fetch(page.next_keys, i * PAGE * bytes, 4 * PAGE * bytes);
     for (int j = 0; j < 4; j++) {
       f32x16 keys = load_f32x16(page.keys, (i + j) * PAGE, dtype);
       for (int h = 0; h < num_heads; h++) chain[h][j] += heads[h].query[i + j] * keys;
@@ -77,7 +85,9 @@ static inline __attribute__((always_inline)) void add_values(Head *heads, const 
   f32x16 sum[MAX_HEADS][4];
   for (int h = 0; h < num_heads; h++)
     for (int v = 0; v < vectors; v++) sum[h][v] = *(f32x16 *)(heads[h].sum + at + v * LANES);
+  const int64_t bytes = dtype == DTYPE_BF16 ? 2 : 4;
   for (int64_t token = 0; token < page.num_visible; token++) {
+    fetch(page.next_values, (token * width + at) * bytes, vectors * LANES * bytes);
     for (int v = 0; v < vectors; v++) {
       f32x16 values = load_f32x16(page.values, token * width + at + v * LANES, dtype);
       for (int h = 0; h < num_heads; h++) sum[h][v] += heads[h].weight[token] * values;
@@ -131,16 +141,13 @@ static void finish_head(const Op *op, const Head *head, int64_t at) {
 static void attend(const Op *op, const Step *step, int64_t row, int64_t first_head, int num_heads) {
   Head heads[MAX_HEADS];
   const int32_t *table = step->page_tables + step->run_of_token[row] * step->max_pages;
-  int64_t length = step->positions[row] + 1, last = (length - 1) / PAGE, width = op->head_dim;
+  int64_t length = step->positions[row] + 1, width = op->head_dim;
   int64_t kv_head = first_head / (op->num_heads / op->num_kv_heads);
   int64_t source = row * op->src_stride + first_head * width;
   int64_t destination = row * op->dst_stride + first_head * width;
   for (int h = 0; h < num_heads; h++) start_head(op, &heads[h], source + h * width);
-  for (int64_t i = 0; i <= last; i++) {
-    if (i < last) prefetch(op, page_at(op, table[i + 1], kv_head, PAGE));
-    int64_t num_visible = i < last ? PAGE : length - last * PAGE;
-    visit_page(heads, num_heads, page_at(op, table[i], kv_head, num_visible), op->dtype, width);
-  }
+  for (int64_t i = 0; i * PAGE < length; i++)
+    visit_page(heads, num_heads, page_at(op, table, i, length, kv_head), op->dtype, width);
   for (int h = 0; h < num_heads; h++) finish_head(op, &heads[h], destination + h * width);
 }
 

@@ -121,6 +121,7 @@ static inline void store_f32(void *base, int64_t index, int dtype, float x) {
 
 static inline f32x16 splat(float x) { return (f32x16){} + x; }
 
+/* Lanes of a where the comparison held, of b elsewhere. */
 static inline f32x16 choose_f32(i32x16 where, f32x16 a, f32x16 b) {
   return (f32x16)(((i32x16)a & where) | ((i32x16)b & ~where));
 }
