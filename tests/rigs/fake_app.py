@@ -11,6 +11,7 @@ from deployments.config import ServeArgs
 from deployments.ingress import ReportToIngresses
 from deployments.replica import OnOutputs, OnProgress, RunningEngine
 from dflash.config import EngineConfig
+from dflash.errors import CheckpointError
 from tests.rigs.fake_engine import FakeLoop, open_fake
 
 MODEL = "fake"
@@ -29,11 +30,14 @@ def open_slowly(
     *,
     load_s: float = 0.0,
     step_s: float = 0.0,
+    problem: str | None = None,
 ) -> RunningEngine:
-    """Load for a while, reporting, then open the fake engine."""
+    """Load for a while, reporting, then open the fake engine, or fail with the problem."""
     for tenth in range(10):
         on_progress("pretending", tenth / 10)
         time.sleep(load_s / 10)
+    if problem is not None:
+        raise CheckpointError(problem)
     running = open_fake(config, on_progress, on_outputs)
     loop = running.loop
     if isinstance(loop, FakeLoop):

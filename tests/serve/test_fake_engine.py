@@ -19,7 +19,7 @@ from tests.rigs.serve_process import FAST_MODE, ServeProcess, serve_run
 MODES = {"default": {}, "fast": FAST_MODE}
 
 
-def application(name: str, route: str, args: dict[str, float], **engine: Any) -> dict[str, Any]:
+def application(name: str, route: str, args: dict[str, Any], **engine: Any) -> dict[str, Any]:
     cpus = {"ray_actor_options": {"num_cpus": 0.1}}
     return {
         "name": name,
@@ -51,6 +51,7 @@ CONFIG = {
             max_ongoing_requests=4,
             max_queued_requests=8,
         ),
+        application("broken", "/broken", {"problem": "model.safetensors is truncated"}),
     ],
 }
 
@@ -98,6 +99,14 @@ def test_loading_is_visible_and_refused_with_a_time_to_retry(served: ServeProces
     refused = [answer for answer in served.startup if answer.status_code == 503]
     assert refused
     assert refused[0].json()["reason"] == "loading"
+
+
+def test_a_model_that_cannot_be_loaded_is_named_to_whoever_asks(served: ServeProcess):
+    def problem() -> str | None:
+        return httpx.get(f"{served.base_url}/broken/startupz").json()["problem"]
+
+    assert eventually(lambda: problem() == "model.safetensors is truncated")
+    assert httpx.get(f"{served.base_url}/readyz").status_code == 200
 
 
 def test_the_openai_client_gets_whole_answers_and_streams(client: openai.OpenAI):
