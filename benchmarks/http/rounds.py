@@ -17,6 +17,8 @@ from benchmarks.prompts import chat_token_ids, questions
 from benchmarks.report import progress
 
 _WARM_UP_TOKENS = 4
+# Enough for a side that was frozen to find its weights in the cache again.
+_WAKE_UP = Load(concurrency=1, num_requests=1, new_tokens=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class HttpRun:
 
     def _compare(self, load: Load) -> Comparison:
         before_tok_s = self._in_process(load)
+        self._through_http(_WAKE_UP)
         http = self._through_http(load)
         after_tok_s = self._in_process(load)
         return Comparison(
@@ -99,7 +102,9 @@ class HttpRun:
         """Return output throughput while the whole cluster is held still."""
         prompts = chat_token_ids(self._model_folder, self._questions(load))
         workload = Workload(prompts, load.concurrency, load.new_tokens)
+        wake_up = Workload(prompts[:1], _WAKE_UP.concurrency, _WAKE_UP.new_tokens)
         with self._processes.frozen():
+            self._arms.generate(OURS, wake_up)
             generation = self._arms.generate(OURS, workload)
         if generation is None:
             raise PeerAbsentError(self._arms.absent[OURS.name])
