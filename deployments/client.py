@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Protocol, cast
 
@@ -60,39 +61,39 @@ class HandleClient:
         """
         emitted: list[int] = []
         is_taken = False
-        self._live.add(request.request_id)
-        try:
-            for attempt in range(_MAX_RESUMES + 1):
-                remaining = _remaining(request, emitted, attempt)
-                try:
-                    async for step in self._attempt(remaining):
+        for attempt in range(_MAX_RESUMES + 1):
+            remaining = _remaining(request, emitted, attempt)
+            try:
+                async with aclosing(self._attempt(remaining)) as steps:
+                    async for step in steps:
                         # A resumed request is taken a second time, which is not news.
                         if step.token_ids or step.is_last or not is_taken:
                             is_taken = True
                             emitted.extend(step.token_ids)
                             yield step
+                return
+            except RayActorError as error:
+                problem = _why_not_resumable(request, emitted)
+                logger.warning(
+                    "replica lost (%s) under %s after %d tokens: %s",
+                    type(error).__name__,
+                    request.request_id,
+                    len(emitted),
+                    problem or "resuming",
+                )
+                if problem is not None:
+                    yield Step(error=errors.engine_failure(problem))
                     return
-                except RayActorError as error:
-                    problem = _why_not_resumable(request, error)
-                    logger.warning(
-                        "replica lost under %s after %d tokens: %s",
-                        request.request_id,
-                        len(emitted),
-                        problem or "resuming",
-                    )
-                    if problem is not None and emitted:
-                        yield Step(error=errors.engine_failure(problem))
-                        return
-                except (RayError, RayServeException) as error:
-                    yield Step(error=_api_error_of(error))
-                    return
-            yield Step(error=errors.engine_failure("every replica that took this request died"))
-        finally:
-            self._live.discard(request.request_id)
+            except (RayError, RayServeException) as error:
+                yield Step(error=_api_error_of(error))
+                return
+        yield Step(error=errors.engine_failure("every replica that took this request died"))
 
     async def _attempt(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        response = cast("DeploymentResponseGenerator[Step]", self._streams.generate.remote(request))
+        """Yield the steps of one replica; leaving early ends the request there."""
         is_over = False
+        self._live.add(request.request_id)
+        response = cast("DeploymentResponseGenerator[Step]", self._streams.generate.remote(request))
         try:
             async for step in response:
                 is_over = step.is_last
@@ -102,6 +103,7 @@ class HandleClient:
             is_over = True
             raise
         finally:
+            self._live.discard(request.request_id)
             if not is_over:
                 response.cancel()
 
@@ -140,14 +142,13 @@ def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> Ge
     )
 
 
-def _why_not_resumable(request: GenerateRequest, error: RayActorError) -> str | None:
+def _why_not_resumable(request: GenerateRequest, emitted: list[int]) -> str | None:
     """Return why a continuation could differ from what was lost; None where it cannot."""
     sampling = request.sampling
-    if sampling.presence_penalty or sampling.frequency_penalty:
+    if emitted and (sampling.presence_penalty or sampling.frequency_penalty):
         return (
-            f"the replica died ({type(error).__name__}) and presence_penalty or "
-            "frequency_penalty count emitted tokens, which a resumed request no longer "
-            "knows from its prompt; retry it"
+            "the replica died, and presence_penalty or frequency_penalty count emitted tokens, "
+            "which a resumed request no longer knows from its prompt; retry it"
         )
     return None
 

@@ -87,7 +87,9 @@ class Answer:
 
         The piece has a finish reason where the engine, or a stop string, ended the answer.
         """
-        self._num_cached = max(self._num_cached, step.num_cached_tokens)
+        # A resumed request finds emitted tokens cached too; the client's prompt is what counts.
+        num_cached = min(step.num_cached_tokens, self._num_prompt)
+        self._num_cached = max(self._num_cached, num_cached)
         text, is_stopped = self._take_tokens(step)
         if step.finish_reason is not None and not is_stopped:
             last, is_stopped = self._take_text(self._text.flush())

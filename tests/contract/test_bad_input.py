@@ -215,6 +215,19 @@ def test_foreign_fields_are_served_and_named_in_a_header(http: httpx.Client):
     assert "x-ignored-fields" not in chat(http).headers
 
 
+def test_half_characters_outside_of_texts_cannot_break_the_answer(http: httpx.Client):
+    assert error_of(chat(http, **{"max_token\ud800": 1}))["code"] == "invalid_parameter"
+    assert error_of(chat(http, model="\ud800"), 404)["code"] == "model_not_found"
+    assert error_of(chat(http, logit_bias={"\ud800": 1}))["param"] == "logit_bias"
+    assert error_of(chat(http, messages=[{"role": "\ud800", "content": "x"}]))
+    assert chat(http, **{"\ud800": "\ud800"}, user="\ud800").status_code == 200
+
+
+def test_thousands_of_unknown_fields_are_refused_before_they_cost_anything(http: httpx.Client):
+    error = error_of(chat(http, **{f"field_{index}": 1 for index in range(5000)}))
+    assert "5000 unknown fields" in error["message"]
+
+
 def test_foreign_message_fields_are_served(http: httpx.Client):
     message = {"role": "user", "content": "hi", "name": "ann", "cache_control": {"x": 1}}
     assert chat(http, messages=[message]).status_code == 200

@@ -150,6 +150,21 @@ def test_leaving_a_stream_cancels_it_once_and_checks_in_for_it_no_more():
     assert handle.responses[0].num_cancels == 1
 
 
+def test_a_resumed_request_is_checked_in_under_its_new_name_only():
+    handle = FakeHandle([Step(), Step((10,)), ActorDiedError()], [Step(), Step((11,))])
+
+    async def test() -> None:
+        client = HandleClient(handle)
+        steps = client.generate(request())
+        while (await anext(steps)).token_ids != (11,):
+            pass
+        await client.check_in()
+        await steps.aclose()
+
+    asyncio.run(test())
+    assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,))]
+
+
 def test_checking_in_returns_the_replicas_that_answered():
     status = EngineStatus(True, "fine", 1, 0, 0, 0, 0, 0, 0, 0, EngineLimits(), None)
     handle = FakeHandle()
