@@ -56,6 +56,11 @@ class HttpRun:
         self._arms = arms
         self._model_folder = model_folder
         self._num_visits = 0
+        self._wake_up = Workload(
+            chat_token_ids(model_folder, questions(_WAKE_UP.num_requests, 0)),
+            _WAKE_UP.concurrency,
+            _WAKE_UP.new_tokens,
+        )
 
     def measure(self, loads: Sequence[Load], num_rounds: int, what: str) -> list[Comparison]:
         """Warm both sides up, then compare them on every load, round after round.
@@ -102,9 +107,8 @@ class HttpRun:
         """Return output throughput while the whole cluster is held still."""
         prompts = chat_token_ids(self._model_folder, self._questions(load))
         workload = Workload(prompts, load.concurrency, load.new_tokens)
-        wake_up = Workload(prompts[:1], _WAKE_UP.concurrency, _WAKE_UP.new_tokens)
         with self._processes.frozen():
-            self._arms.generate(OURS, wake_up)
+            self._arms.generate(OURS, self._wake_up)
             generation = self._arms.generate(OURS, workload)
         if generation is None:
             raise PeerAbsentError(self._arms.absent[OURS.name])

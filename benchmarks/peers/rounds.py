@@ -13,8 +13,6 @@ from benchmarks.peers.weight_read import WeightRead
 from benchmarks.prompts import chat_token_ids, questions
 from benchmarks.report import progress
 
-# Enough for an engine that was frozen to find its weights in the cache again.
-_WAKE_UP = Load(concurrency=1, num_requests=1, new_tokens=4)
 _WARM_UP_TOKENS = 4
 
 
@@ -40,6 +38,9 @@ class InterleavedRun:
         self._plan = plan
         self._weight_read = WeightRead(model_folder)
         self._samples: list[Sample] = []
+        self._prompts = self._all_prompts(2 * plan.num_rounds + 1)
+        # Enough for an engine that was frozen to find its weights in the cache again.
+        self._wake_up = Workload(self._prompts[0][0][:1], 1, _WARM_UP_TOKENS)
 
     def measure(self) -> Samples:
         """Warm every engine up, run all rounds and return what was seen.
@@ -48,7 +49,7 @@ class InterleavedRun:
             PeerAbsentError: Our own engine failed: there is nothing to compare.
         """
         engines = self._arms.running
-        prompts = self._prompts(2 * self._plan.num_rounds + 1)
+        prompts = self._prompts
         with progress((len(engines) + 1) * self._plan.num_rounds + len(engines), "visits") as bar:
             for peer in engines:
                 self._warm_up(peer, prompts[0])
@@ -65,7 +66,7 @@ class InterleavedRun:
                 bar.update()
         return Samples(self._samples)
 
-    def _prompts(self, num_visits: int) -> list[list[list[list[int]]]]:
+    def _all_prompts(self, num_visits: int) -> list[list[list[list[int]]]]:
         """Return, for each visit and each load, prompts that nothing else in the run uses."""
         loads = self._plan.loads
         texts = [
@@ -92,8 +93,7 @@ class InterleavedRun:
         ours: Sequence[Generation] | None = None,
     ) -> list[Generation]:
         """Serve every load once and keep the samples; return what came out."""
-        wake_up = Workload(prompts[0][:1], _WAKE_UP.concurrency, _WAKE_UP.new_tokens)
-        self._arms.generate(peer, wake_up)
+        self._arms.generate(peer, self._wake_up)
         generations = []
         for place, load in enumerate(self._plan.loads):
             workload = Workload(prompts[place], load.concurrency, load.new_tokens)
