@@ -98,7 +98,7 @@ Bias = Annotated[
 class StreamOptions(BaseModel):
     """What a stream carries besides the answer."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(strict=True, extra="ignore")
 
     include_usage: bool | None = None
 
@@ -106,7 +106,7 @@ class StreamOptions(BaseModel):
 class GenerationBody(BaseModel):
     """Fields that both endpoints share."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(strict=True, extra="ignore")
 
     model: str
     max_tokens: int | None = None
@@ -134,7 +134,7 @@ class GenerationBody(BaseModel):
 class Message(BaseModel):
     """One message of a chat; its content is text once read."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
+    model_config = ConfigDict(strict=True, extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[Text, BeforeValidator(_as_text)] = ""

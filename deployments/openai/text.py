@@ -43,24 +43,29 @@ class WindowTextStream:
     """For vocabularies whose text depends on neighbours: SentencePiece with byte fallback.
 
     A run of byte tokens becomes text only as a whole (one invalid byte spoils all of it), so a
-    run is held until it ends. Text after it is the difference of two decodings that share a
-    left context, because a decoder strips a space at the very start.
+    run is held until it ends. Special tokens have no text and end no run. Text after it is the
+    difference of two decodings that share a left context, because a decoder strips a space at
+    the very start.
     """
 
-    def __init__(
-        self, decode: Callable[[Sequence[int]], str], byte_token_ids: frozenset[int]
-    ) -> None:
+    def __init__(self, decode: Callable[[Sequence[int]], str], open_ids: frozenset[int]) -> None:
+        """Begin an answer.
+
+        Args:
+            decode: The tokenizer's text of ids.
+            open_ids: Byte tokens and special tokens: after these a run may go on.
+        """
         self._decode = decode
-        self._byte_token_ids = byte_token_ids
+        self._open_ids = open_ids
         self._context: list[int] = []
         self._held: list[int] = []
 
     def push(self, token_ids: Sequence[int]) -> str:
         """Take more ids and return the text that is now certain."""
-        # Byte tokens at the end may be joined by the next ones: all before them is certain.
+        # A run at the end may be joined by what comes next: all before it is certain.
         self._held.extend(token_ids)
         num_certain = len(self._held)
-        while num_certain and self._held[num_certain - 1] in self._byte_token_ids:
+        while num_certain and self._held[num_certain - 1] in self._open_ids:
             num_certain -= 1
         return self._release(num_certain) if num_certain else ""
 

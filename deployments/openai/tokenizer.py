@@ -94,7 +94,7 @@ class TextTokenizer:
         """Return a fresh text stream for one choice."""
         if self._is_byte_level:
             return ByteTextStream(self._shown_bytes_of)
-        return WindowTextStream(self.decode, self._byte_token_ids)
+        return WindowTextStream(self.decode, self._byte_token_ids | self._special_ids)
 
     def _shown_bytes(self, token_id: int) -> bytes:
         return b"" if token_id in self._special_ids else self.bytes_of(token_id)

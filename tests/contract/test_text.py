@@ -74,6 +74,14 @@ def test_text_that_later_ids_would_change_is_not_sent_early():
     assert pieces == ["a", "", "", "", "", "\N{REPLACEMENT CHARACTER}" * 4 + "b", ""]
 
 
+def test_a_special_token_does_not_end_a_run_of_bytes():
+    ids = [FALLBACK.token_to_id(token) for token in ("<0x00>", "<s>", "<0x80>")]
+
+    pieces = pieces_of(TEXT_FALLBACK, [[token_id] for token_id in ids])
+
+    assert pieces == ["", "", "", FALLBACK.decode(ids, skip_special_tokens=True)]
+
+
 def test_special_tokens_have_no_text_and_no_effect_on_spaces():
     ids = [FALLBACK.token_to_id(token) for token in ("▁hi", "<s>", "▁there", "</s>", "▁hi")]
 
