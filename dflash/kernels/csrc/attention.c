@@ -152,13 +152,20 @@ static void attend(const Op *op, const Step *step, int64_t row, int64_t first_he
 }
 
 /* Tasks are (block of rows, key/value head): a block of a long run finds its pages in cache. */
-void run_attend(const Op *op, const Step *step, Worker *worker) {
-  int64_t rows = num_rows(op, step), group = op->num_heads / op->num_kv_heads;
-  int64_t block = rows > step->num_runs ? TOKENS_PER_TASK : 1;
-  for (int64_t task; (task = take_task(worker)) < (rows + block - 1) / block * op->num_kv_heads;) {
-    int64_t begin = task / op->num_kv_heads * block, first = task % op->num_kv_heads * group;
-    for (int64_t row = begin; row < begin + block && row < rows; row++)
-      for (int64_t h = 0; h < group; h += MAX_HEADS)
-        attend(op, step, row, first + h, group - h < MAX_HEADS ? (int)(group - h) : MAX_HEADS);
-  }
+static int64_t rows_per_task(const Op *op, const Step *step) {
+  return num_rows(op, step) > step->num_runs ? TOKENS_PER_TASK : 1;
+}
+
+int64_t count_attend_tasks(const Op *op, const Step *step) {
+  int64_t block = rows_per_task(op, step);
+  return (num_rows(op, step) + block - 1) / block * op->num_kv_heads;
+}
+
+void run_attend_task(const Op *op, const Step *step, int64_t task) {
+  int64_t rows = num_rows(op, step), block = rows_per_task(op, step);
+  int64_t group = op->num_heads / op->num_kv_heads, first = task % op->num_kv_heads * group;
+  int64_t begin = task / op->num_kv_heads * block, end = begin + block < rows ? begin + block : rows;
+  for (int64_t row = begin; row < end; row++)
+    for (int64_t h = 0; h < group; h += MAX_HEADS)
+      attend(op, step, row, first + h, group - h < MAX_HEADS ? (int)(group - h) : MAX_HEADS);
 }

@@ -135,7 +135,8 @@ int tiles_allowed(void) {
   return answer;
 }
 
-static void configure_tiles(void) {
+void begin_tiles(void) {
+  if (!tiles_allowed()) return;
   struct {
     uint8_t palette, start_row, reserved[14];
     uint16_t bytes_per_row[16];
@@ -145,7 +146,13 @@ static void configure_tiles(void) {
     config.bytes_per_row[tile] = 64;
     config.rows[tile] = TILE_ROWS;
   }
+  /* The intrinsic tells the compiler of the first eight bytes it reads only; this, of all. */
+  __asm__ volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
+}
+
+void end_tiles(void) {
+  if (tiles_allowed()) _tile_release();
 }
 
 typedef float TileSums[TILE_ROWS][LANES];
@@ -226,7 +233,8 @@ static void tile_task(const Op *op, int64_t begin, int64_t end, int64_t block, i
 #else
 
 int tiles_allowed(void) { return 0; }
-static void configure_tiles(void) {}
+void begin_tiles(void) {}
+void end_tiles(void) {}
 static void tile_task(const Op *op, int64_t begin, int64_t end, int64_t block, int64_t blocks) {
   vector_task(op, begin, end, block, blocks);
 }
@@ -244,22 +252,23 @@ const char *dflash_linear_form(void) {
 }
 
 /* Tasks are (group of column blocks, chunk of rows). */
-void run_linear(const Op *op, const Step *step, Worker *worker) {
-  int64_t rows = num_rows(op, step), blocks = (op->out_width + 31) / 32 * 2;
-  int64_t chunks = (rows + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
-  int64_t groups = (blocks + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK;
-  int use_tiles = op->dtype == DTYPE_BF16 && tiles_allowed();
-  if (use_tiles) configure_tiles();
-  for (int64_t task; (task = take_task(worker)) < groups * chunks;) {
-    int64_t begin = task % chunks * ROWS_PER_TASK, block = task / chunks * BLOCKS_PER_TASK;
-    int64_t end = begin + ROWS_PER_TASK < rows ? begin + ROWS_PER_TASK : rows;
-    int64_t width = blocks - block < BLOCKS_PER_TASK ? blocks - block : BLOCKS_PER_TASK;
-    if (use_tiles)
-      tile_task(op, begin, end, block, width);
-    else
-      vector_task(op, begin, end, block, width);
-  }
-#if defined(__AMX_BF16__)
-  if (use_tiles) _tile_release();
-#endif
+static int64_t count_blocks(const Op *op) { return (op->out_width + 31) / 32 * 2; }
+
+static int64_t count_chunks(const Op *op, const Step *step) {
+  return (num_rows(op, step) + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+}
+
+int64_t count_linear_tasks(const Op *op, const Step *step) {
+  return (count_blocks(op) + BLOCKS_PER_TASK - 1) / BLOCKS_PER_TASK * count_chunks(op, step);
+}
+
+void run_linear_task(const Op *op, const Step *step, int64_t task) {
+  int64_t rows = num_rows(op, step), chunks = count_chunks(op, step);
+  int64_t begin = task % chunks * ROWS_PER_TASK, block = task / chunks * BLOCKS_PER_TASK;
+  int64_t end = begin + ROWS_PER_TASK < rows ? begin + ROWS_PER_TASK : rows;
+  int64_t left = count_blocks(op) - block, width = left < BLOCKS_PER_TASK ? left : BLOCKS_PER_TASK;
+  if (op->dtype == DTYPE_BF16 && tiles_allowed())
+    tile_task(op, begin, end, block, width);
+  else
+    vector_task(op, begin, end, block, width);
 }

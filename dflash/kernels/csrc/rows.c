@@ -5,10 +5,17 @@
 
 #define ROWS_PER_TASK 4
 
-#define FOR_EACH_ROW(op, step, worker, row)                                              \
-  for (int64_t rows_ = num_rows(op, step), task_; (task_ = take_task(worker)) * ROWS_PER_TASK < rows_;) \
-    for (int64_t row = task_ * ROWS_PER_TASK, end_ = row + ROWS_PER_TASK < rows_ ? row + ROWS_PER_TASK : rows_; \
-         row < end_; row++)
+int64_t count_row_tasks(const Op *op, const Step *step) {
+  return (num_rows(op, step) + ROWS_PER_TASK - 1) / ROWS_PER_TASK;
+}
+
+static int64_t end_of_task(const Op *op, const Step *step, int64_t task) {
+  int64_t rows = num_rows(op, step), end = (task + 1) * ROWS_PER_TASK;
+  return end < rows ? end : rows;
+}
+
+#define FOR_EACH_ROW(row)                                                            \
+  for (int64_t row = task * ROWS_PER_TASK, end_ = end_of_task(op, step, task); row < end_; row++)
 
 static size_t element_bytes(const Op *op) { return op->dtype == DTYPE_BF16 ? 2 : 4; }
 
@@ -18,21 +25,21 @@ static void copy_row(const Op *op, int64_t from, int64_t to) {
          (const char *)op->src + from * op->src_stride * bytes, op->in_width * bytes);
 }
 
-void run_embed(const Op *op, const Step *step, Worker *worker) {
-  FOR_EACH_ROW(op, step, worker, row) copy_row(op, step->token_ids[row], row);
+void run_embed_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row) copy_row(op, step->token_ids[row], row);
 }
 
-void run_select(const Op *op, const Step *step, Worker *worker) {
-  FOR_EACH_ROW(op, step, worker, row) copy_row(op, step->logit_rows[row], row);
+void run_select_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row) copy_row(op, step->logit_rows[row], row);
 }
 
-void run_copy(const Op *op, const Step *step, Worker *worker) {
-  FOR_EACH_ROW(op, step, worker, row) copy_row(op, row, row);
+void run_copy_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row) copy_row(op, row, row);
 }
 
 /* x / sqrt(mean(x**2) + eps), rounded to the row's type, times the weight. Width % 16 == 0. */
-void run_rms_norm(const Op *op, const Step *step, Worker *worker) {
-  FOR_EACH_ROW(op, step, worker, row) {
+void run_rms_norm_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row) {
     int64_t src = row * op->src_stride, dst = row * op->dst_stride;
     f32x16 squares = splat(0.0f);
     for (int64_t i = 0; i < op->in_width; i += LANES) {
@@ -81,9 +88,9 @@ static void store_token(const Op *op, int64_t keys_at, int64_t page, int64_t slo
 }
 
 /* dst holds [queries | keys | values] of each token: rotate queries and keys, fill the pages. */
-void run_rotate_store(const Op *op, const Step *step, Worker *worker) {
+void run_rotate_store_task(const Op *op, const Step *step, int64_t task) {
   int64_t half = op->head_dim / 2;
-  FOR_EACH_ROW(op, step, worker, row) {
+  FOR_EACH_ROW(row) {
     int64_t position = step->positions[row], at = row * op->dst_stride;
     const float *cosine = op->cosine + position * half, *sine = op->sine + position * half;
     for (int64_t head = 0; head < op->num_heads + op->num_kv_heads; head++)

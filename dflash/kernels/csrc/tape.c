@@ -1,5 +1,4 @@
-/* Replays a tape: one team of threads for the whole step, a barrier between operations. */
-#include <omp.h>
+/* Replays a tape: one team of threads for the whole step. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -7,66 +6,67 @@
 
 #define SPINS_BEFORE_YIELD 1000
 
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 typedef struct {
-  int32_t arrived __attribute__((aligned(64)));
-  int32_t round __attribute__((aligned(64)));
-} Barrier;
+  int64_t (*count)(const Op *op, const Step *step);
+  void (*run)(const Op *op, const Step *step, int64_t task);
+} Kind;
+
+static const Kind KINDS[] = {
+    [OP_EMBED] = {count_row_tasks, run_embed_task},
+    [OP_RMS_NORM] = {count_row_tasks, run_rms_norm_task},
+    [OP_LINEAR] = {count_linear_tasks, run_linear_task},
+    [OP_ROTATE_STORE] = {count_row_tasks, run_rotate_store_task},
+    [OP_ATTEND] = {count_attend_tasks, run_attend_task},
+    [OP_SELECT] = {count_row_tasks, run_select_task},
+    [OP_COPY] = {count_row_tasks, run_copy_task},
+};
+
+/* How far an operation is. On a cache line of its own: every thread writes here. */
+typedef struct {
+  int64_t next __attribute__((aligned(64))); /* the next task that nobody took */
+  int64_t done;                              /* tasks that have ended */
+} Progress;
 
 /* Spin briefly, since operations last microseconds; then yield, since cores may be shared. */
-static void wait_for_all(Barrier *barrier, int num_threads) {
-  int32_t round = __atomic_load_n(&barrier->round, __ATOMIC_RELAXED);
-  if (__atomic_add_fetch(&barrier->arrived, 1, __ATOMIC_ACQ_REL) == num_threads) {
-    barrier->arrived = 0;
-    __atomic_store_n(&barrier->round, round + 1, __ATOMIC_RELEASE);
-    return;
-  }
-  for (int spins = 0; __atomic_load_n(&barrier->round, __ATOMIC_ACQUIRE) == round; spins++) {
-    if (spins < SPINS_BEFORE_YIELD)
-      relax();
-    else
-      sched_yield();
+static void wait_until_done(const Progress *progress, int64_t num_tasks) {
+  for (int spins = 0; __atomic_load_n(&progress->done, __ATOMIC_ACQUIRE) < num_tasks; spins++) {
+    if (spins >= SPINS_BEFORE_YIELD) sched_yield();
+#if defined(__x86_64__)
+    else __builtin_ia32_pause();
+#endif
   }
 }
 
-static void run_op(const Op *op, const Step *step, Worker *worker) {
-  switch (op->kind) {
-    case OP_EMBED: run_embed(op, step, worker); return;
-    case OP_RMS_NORM: run_rms_norm(op, step, worker); return;
-    case OP_LINEAR: run_linear(op, step, worker); return;
-    case OP_ROTATE_STORE: run_rotate_store(op, step, worker); return;
-    case OP_ATTEND: run_attend(op, step, worker); return;
-    case OP_SELECT: run_select(op, step, worker); return;
-    case OP_COPY: run_copy(op, step, worker); return;
+/* Run tasks of one operation until none is left, then wait for those that others took.
+ *
+ * The wait is for tasks, not for threads: one that has lost its core to another process holds
+ * nobody up, and catches up over finished operations when it is back. */
+static void run_op(const Op *op, const Step *step, Progress *progress) {
+  const Kind *kind = &KINDS[op->kind];
+  int64_t num_tasks = op->enabled ? kind->count(op, step) : 0;
+  for (int64_t task; num_tasks > 0;) {
+    task = __atomic_fetch_add(&progress->next, 1, __ATOMIC_RELAXED);
+    if (task >= num_tasks) break;
+    kind->run(op, step, task);
+    __atomic_fetch_add(&progress->done, 1, __ATOMIC_RELEASE);
   }
-}
-
-static int is_skipped(const Op *op, const Step *step) {
-  return !op->enabled || num_rows(op, step) == 0;
+  wait_until_done(progress, num_tasks);
 }
 
 /* Run every enabled operation of the tape. Returns 0, or -1 where memory is missing. */
 int dflash_run_tape(const Op *ops, int num_ops, const Step *step, int num_threads) {
-  int32_t *next_tasks = calloc((size_t)num_ops, sizeof *next_tasks);
-  if (!next_tasks) return -1;
-  Barrier barrier = {0, 0};
-  tiles_allowed();
+  size_t bytes = (size_t)num_ops * sizeof(Progress);
+  Progress *progress = aligned_alloc(64, bytes);
+  if (!progress) return -1;
+  memset(progress, 0, bytes);
+  tiles_allowed(); /* asked once, before there are threads to ask at the same time */
 #pragma omp parallel num_threads(num_threads)
   {
-    /* The runtime may give fewer threads than asked for. */
-    int team = omp_get_num_threads();
-    for (int i = 0; i < num_ops; i++) {
-      if (is_skipped(&ops[i], step)) continue;
-      run_op(&ops[i], step, &(Worker){&next_tasks[i]});
-      if (team > 1) wait_for_all(&barrier, team);
-    }
+    begin_tiles();
+    for (int i = 0; i < num_ops; i++) run_op(&ops[i], step, &progress[i]);
+    end_tiles();
   }
-  free(next_tasks);
+  free(progress);
   return 0;
 }
 

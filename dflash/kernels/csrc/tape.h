@@ -53,18 +53,8 @@ typedef struct {
   int64_t num_tokens, num_runs, max_pages, num_logits;
 } Step;
 
-/* One thread of the team that runs a tape. */
-typedef struct {
-  int32_t *next_task; /* shared counter of the current operation */
-} Worker;
-
 static inline int64_t num_rows(const Op *op, const Step *step) {
   return op->rows == ROWS_TOKENS ? step->num_tokens : step->num_logits;
-}
-
-/* The next task nobody took; tasks are independent, so who takes one cannot change a number. */
-static inline int64_t take_task(Worker *worker) {
-  return __atomic_fetch_add(worker->next_task, 1, __ATOMIC_RELAXED);
 }
 
 static inline f32x16 widen(u16x16 bits) {
@@ -172,15 +162,22 @@ static inline f32x16 exp_f32x16(f32x16 x) {
   return choose_f32(x != x, x, result);
 }
 
-void run_linear(const Op *op, const Step *step, Worker *worker);
-void run_attend(const Op *op, const Step *step, Worker *worker);
-void run_rotate_store(const Op *op, const Step *step, Worker *worker);
-void run_rms_norm(const Op *op, const Step *step, Worker *worker);
-void run_embed(const Op *op, const Step *step, Worker *worker);
-void run_select(const Op *op, const Step *step, Worker *worker);
-void run_copy(const Op *op, const Step *step, Worker *worker);
+/* Each kind of operation says how many tasks a step gives it, and runs one. Tasks of an operation are
+ * independent and each belongs to one thread, so who runs which cannot change a number. */
+int64_t count_linear_tasks(const Op *op, const Step *step);
+int64_t count_attend_tasks(const Op *op, const Step *step);
+int64_t count_row_tasks(const Op *op, const Step *step);
+void run_linear_task(const Op *op, const Step *step, int64_t task);
+void run_attend_task(const Op *op, const Step *step, int64_t task);
+void run_rotate_store_task(const Op *op, const Step *step, int64_t task);
+void run_rms_norm_task(const Op *op, const Step *step, int64_t task);
+void run_embed_task(const Op *op, const Step *step, int64_t task);
+void run_select_task(const Op *op, const Step *step, int64_t task);
+void run_copy_task(const Op *op, const Step *step, int64_t task);
 
-/* Ask the system for the matrix tiles; 1 where they may be used. */
+/* Matrix tiles: 1 where the system lets us use them; a thread begins and ends their use. */
 int tiles_allowed(void);
+void begin_tiles(void);
+void end_tiles(void);
 
 #endif
