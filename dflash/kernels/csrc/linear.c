@@ -4,9 +4,6 @@
  * of each column in float32, a pair of inputs in bfloat16. Each output element is one chain over
  * the entries in order, in every form below and for any number of rows. With the SILU_MUL
  * epilogue, blocks alternate between the gate's and the up-projection's columns. */
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #if defined(__AMX_BF16__)
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #define PAGE 16  /* tokens of a KV page: one vector of scores */
 #define LANES 16 /* float32 numbers of a vector, columns of a packed weight block */
@@ -61,14 +64,19 @@ static inline f32x16 widen(u16x16 bits) {
   return (f32x16)(__builtin_convertvector(bits, u32x16) << 16);
 }
 
-/* Round to bfloat16, nearest even, as torch does; a NaN stays a NaN. */
+/* Round to bfloat16, nearest even; a NaN stays a NaN. */
 static inline u16x16 narrow(f32x16 x) {
+#if defined(__AVX512BF16__)
+  /* The instruction takes numbers under 2**-126 for zero, as its dot product does. */
+  return (u16x16)_mm512_cvtneps_pbh((__m512)x);
+#else
   u32x16 bits = (u32x16)x;
   u32x16 rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   i32x16 is_nan = x != x;
   u32x16 quiet = (bits >> 16 << 16) | 0x00400000u;
   rounded = ((u32x16)is_nan & quiet) | (~(u32x16)is_nan & rounded);
   return __builtin_convertvector(rounded >> 16, u16x16);
+#endif
 }
 
 static inline f32x16 load_f32x16(const void *base, int64_t index, int dtype) {
@@ -87,33 +95,28 @@ static inline f32x16 rounded_to(f32x16 x, int dtype) {
   return dtype == DTYPE_BF16 ? widen(narrow(x)) : x;
 }
 
-static inline float load_f32(const void *base, int64_t index, int dtype) {
-  if (dtype == DTYPE_F32) return ((const float *)base)[index];
-  uint32_t bits = (uint32_t)((const uint16_t *)base)[index] << 16;
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
-}
-
-static inline uint16_t bf16_from_f32(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, 4);
-  if (x != x) return (uint16_t)((bits >> 16) | 0x40);
-  return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-static inline void store_f32(void *base, int64_t index, int dtype, float x) {
-  if (dtype == DTYPE_BF16)
-    ((uint16_t *)base)[index] = bf16_from_f32(x);
-  else
-    ((float *)base)[index] = x;
-}
-
 static inline f32x16 splat(float x) { return (f32x16){} + x; }
 
 /* Lanes of a where the comparison held, of b elsewhere. */
 static inline f32x16 choose_f32(i32x16 where, f32x16 a, f32x16 b) {
   return (f32x16)(((i32x16)a & where) | ((i32x16)b & ~where));
+}
+
+/* a > b ? a : b and a < b ? a : b: where either is NaN, b. */
+static inline f32x16 larger(f32x16 a, f32x16 b) {
+#if defined(__AVX512F__)
+  return (f32x16)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+  return choose_f32(a > b, a, b);
+#endif
+}
+
+static inline f32x16 smaller(f32x16 a, f32x16 b) {
+#if defined(__AVX512F__)
+  return (f32x16)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+  return choose_f32(a < b, a, b);
+#endif
 }
 
 /* Lane i takes lane i + distance (or i - distance), so that halves fold onto each other. */
@@ -131,8 +134,6 @@ static inline float sum_lanes(f32x16 x) {
   return x[0];
 }
 
-static inline f32x16 larger(f32x16 a, f32x16 b) { return choose_f32(a > b, a, b); }
-
 static inline float max_lanes(f32x16 x) {
   x = larger(x, swap_lanes(x, 8));
   x = larger(x, swap_lanes(x, 4));
@@ -141,13 +142,13 @@ static inline float max_lanes(f32x16 x) {
   return x[0];
 }
 
-/* e**x to about 1 ulp: x = n ln 2 + r, a polynomial in r, then n into the exponent. */
+/* e**x to about 1 ulp: x = n ln 2 + r, a polynomial in r, then n into the exponent. Below -87 it
+ * stays at e**-87, which vanishes beside the 1 that every sum of weights holds; NaN stays NaN. */
 static inline f32x16 exp_f32x16(f32x16 x) {
-  f32x16 low = splat(-87.0f), high = splat(88.0f);
-  f32x16 clamped = choose_f32(x < low, low, choose_f32(x > high, high, x));
   const float shift = 12582912.0f; /* 1.5 * 2**23: adding it rounds to an integer */
-  f32x16 n = (clamped * 1.44269504088896341f + shift) - shift;
-  f32x16 r = clamped - n * 0.693359375f;
+  x = smaller(splat(88.0f), larger(splat(-87.0f), x));
+  f32x16 n = (x * 1.44269504088896341f + shift) - shift;
+  f32x16 r = x - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
   f32x16 p = splat(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -157,9 +158,7 @@ static inline f32x16 exp_f32x16(f32x16 x) {
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
   i32x16 exponent = (__builtin_convertvector(n, i32x16) + 127) << 23;
-  f32x16 result = p * (f32x16)exponent;
-  result = choose_f32(x < low, splat(0.0f), result);
-  return choose_f32(x != x, x, result);
+  return p * (f32x16)exponent;
 }
 
 /* Each kind of operation says how many tasks a step gives it, and runs one. Tasks of an operation are
