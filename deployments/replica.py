@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deployments.config import limits_from_user_config
+from deployments.logs import join_serve_log
 from deployments.openai import errors
 from deployments.openai.tokenizer import TOKENIZER_FILES
 from deployments.streams import OpenStreams
@@ -102,6 +103,7 @@ class EngineReplica:
             opener: Loads it.
             report: Tells the ingresses how far loading is.
         """
+        join_serve_log()
         self._running: RunningEngine | None = None
         self._streams = OpenStreams(LEASE_S)
         self._user_config_problem: str | None = None

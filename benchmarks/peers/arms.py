@@ -11,9 +11,7 @@ from benchmarks.peers.process import PeerProcess
 from benchmarks.peers.runners.protocol import Description, Generation, Workload
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-# libgomp's default makes threads spin at the end of every parallel region, which ruins all
-# timings as soon as anything else runs on the machine. The same for every engine that uses it.
-_EVERY_ENGINE = {"GOMP_SPINCOUNT": "1000", "TOKENIZERS_PARALLELISM": "false"}
+_EVERY_ENGINE = {"TOKENIZERS_PARALLELISM": "false"}
 
 
 class Arms:

@@ -20,6 +20,7 @@ class Peer:
         removed: Distributions that its requirements bring and that break it.
         reads_gguf: It cannot read safetensors and runs the quantised file they were made from.
         variables: Environment of its process, given the folder of its environment and the CPUs.
+            Engines stand still between their turns, so each may spin in its own as it likes.
     """
 
     name: str
@@ -50,7 +51,13 @@ def _vllm_variables(folder: Path, cpus: list[int]) -> dict[str, str]:
     }
 
 
-OURS = Peer(name="ours", figure="ours", runner="ours")
+OURS = Peer(
+    name="ours",
+    figure="ours",
+    runner="ours",
+    # As it is served: idle threads leave the cores to whoever shares them.
+    variables=lambda _folder, _cpus: {"GOMP_SPINCOUNT": "1000"},
+)
 OURS_FREE = Peer(
     name="ours, exactness off",
     figure="ours_free",

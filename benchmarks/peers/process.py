@@ -47,7 +47,7 @@ class PeerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env={**os.environ, **variables},
+                env=_inherited() | variables,
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
@@ -135,3 +135,9 @@ class PeerProcess:
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return f"{lines[-1] if lines else 'without a word'} (all of it: {self._log})"
+
+
+def _inherited() -> dict[str, str]:
+    """Return this process's environment without what tunes threads: each engine brings its own."""
+    tuning = ("OMP_", "GOMP_", "KMP_", "MKL_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(tuning)}

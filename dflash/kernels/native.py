@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dflash.batch import Batch
 from dflash.errors import KernelError
+from dflash.kernels.arena import Arena
 from dflash.kernels.packing import BLOCK, interleave_gate, pack, padded_inputs, padded_outputs
 from dflash.kernels.pages import KVPages, RotaryTable
 from dflash.program import (
@@ -100,7 +101,11 @@ class NativeExecutor:
         self._rotary = rotary
         self._num_threads = num_threads
         self._dtype = pages.keys.dtype
-        self._weights = [self._packed(operation, weight) for operation in program.operations]
+        arena = Arena()
+        self._weights = [
+            None if packed is None else arena.copy(packed)
+            for packed in (self._packed(operation, weight) for operation in program.operations)
+        ]
         self._capacity = 0
         self._buffers: dict[str, Tensor] = {}
         self._taps: dict[int, Tensor] = {}
@@ -164,7 +169,7 @@ class NativeExecutor:
             case Linear(weights=names):
                 return pack([weight(name) for name in names], self._dtype)
             case Embed(weight=name) | RmsNorm(weight=name):
-                return weight(name).to(self._dtype).contiguous()
+                return weight(name).to(self._dtype)
             case _:
                 return None
 

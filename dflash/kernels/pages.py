@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dflash.kernels.arena import Arena
 from dflash.program import AttentionShape
 
 PAGE_SIZE = 16
@@ -33,9 +34,10 @@ class KVPages:
 def allocate_pages(shape: AttentionShape, num_pages: int, dtype: torch.dtype) -> KVPages:
     """Return zeroed pages; the system commits their memory only when they are first written."""
     head = (shape.num_layers, num_pages, shape.num_kv_heads)
+    arena = Arena()
     return KVPages(
-        keys=torch.zeros(*head, shape.head_dim, PAGE_SIZE, dtype=dtype),
-        values=torch.zeros(*head, PAGE_SIZE, shape.head_dim, dtype=dtype),
+        keys=arena.zeros((*head, shape.head_dim, PAGE_SIZE), dtype),
+        values=arena.zeros((*head, PAGE_SIZE, shape.head_dim), dtype),
     )
 
 
