@@ -154,6 +154,21 @@ void end_tiles(void) {
 
 typedef float TileSums[TILE_ROWS][LANES];
 
+/* Tiles 0 to 3 hold sums; 4 and up, inputs and weights. */
+static void clear_sums(void) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+static void store_sums(TileSums sums[4]) {
+  _tile_stored(0, sums[0], 64);
+  _tile_stored(1, sums[1], 64);
+  _tile_stored(2, sums[2], 64);
+  _tile_stored(3, sums[3], 64);
+}
+
 static void finish_tiles(const Op *op, int64_t row, int64_t end, int64_t block, TileSums a,
                          TileSums b) {
   for (int r = 0; r < TILE_ROWS && row + r < end; r++)
@@ -164,10 +179,7 @@ static void finish_tiles(const Op *op, int64_t row, int64_t end, int64_t block, 
 static void tiles_16_by_64(const Op *op, int64_t row, int64_t end, int64_t block) {
   int64_t entries = entries_of(op), stride = entries * 64;
   const char *weight = (const char *)op->weight + block * stride, *input = input_row(op, row);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  clear_sums();
   for (int64_t i = 0; i < entries; i += TILE_ENTRIES) {
     const char *at = weight + 64 * i;
     _tile_loadd(4, input + 4 * i, op->src_stride * 2);
@@ -181,10 +193,7 @@ static void tiles_16_by_64(const Op *op, int64_t row, int64_t end, int64_t block
     _tile_dpbf16ps(3, 4, 6);
   }
   TileSums sums[4] __attribute__((aligned(64)));
-  _tile_stored(0, sums[0], 64);
-  _tile_stored(1, sums[1], 64);
-  _tile_stored(2, sums[2], 64);
-  _tile_stored(3, sums[3], 64);
+  store_sums(sums);
   finish_tiles(op, row, end, block, sums[0], sums[1]);
   finish_tiles(op, row, end, block + 2, sums[2], sums[3]);
 }
@@ -193,10 +202,7 @@ static void tiles_16_by_64(const Op *op, int64_t row, int64_t end, int64_t block
 static void tiles_32_by_32(const Op *op, int64_t row, int64_t end, int64_t block) {
   int64_t entries = entries_of(op), stride = entries * 64, input_stride = op->src_stride * 2;
   const char *weight = (const char *)op->weight + block * stride, *input = input_row(op, row);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  clear_sums();
   for (int64_t i = 0; i < entries; i += TILE_ENTRIES) {
     _tile_loadd(4, input + 4 * i, input_stride);
     _tile_loadd(6, weight + 64 * i, 64);
@@ -208,10 +214,7 @@ static void tiles_32_by_32(const Op *op, int64_t row, int64_t end, int64_t block
     _tile_dpbf16ps(3, 5, 7);
   }
   TileSums sums[4] __attribute__((aligned(64)));
-  _tile_stored(0, sums[0], 64);
-  _tile_stored(1, sums[1], 64);
-  _tile_stored(2, sums[2], 64);
-  _tile_stored(3, sums[3], 64);
+  store_sums(sums);
   finish_tiles(op, row, end, block, sums[0], sums[1]);
   finish_tiles(op, row + TILE_ROWS, end, block, sums[2], sums[3]);
 }
