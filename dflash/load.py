@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dflash.cache_folder import cache_dir_from
 from dflash.config import Dtype, EngineConfig, Exactness
 from dflash.engine import Engine
 from dflash.errors import KernelError
@@ -20,7 +21,6 @@ from dflash.kernels.torch_executor import TorchExecutor
 from dflash.kernels.torch_forms import AnyRows, FixedRows, OneQuery, PackedRows, PaddedRuns
 from dflash.machine_memory import memory_of_this_machine
 from dflash.memory import format_plan, plan_memory
-from dflash.models.cache_folder import cache_dir_from
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for

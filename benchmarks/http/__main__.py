@@ -15,7 +15,7 @@ from benchmarks.peers.catalogue import OURS
 from benchmarks.peers.environment import PeerAbsentError
 from benchmarks.peers.samples import Load
 from benchmarks.report import Options, Result, run_benchmark
-from dflash.models.cache_folder import default_cache_dir
+from dflash.cache_folder import default_cache_dir
 from dflash.models.embedded import ensure_embedded_model, packaged_gguf
 
 _FULL_SOAK_REQUESTS = 10_000

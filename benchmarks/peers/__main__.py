@@ -11,7 +11,7 @@ from benchmarks.peers.rounds import InterleavedRun, Plan
 from benchmarks.peers.samples import Load
 from benchmarks.peers.summary import result_from_samples
 from benchmarks.report import Options, Result, run_benchmark
-from dflash.models.cache_folder import default_cache_dir
+from dflash.cache_folder import default_cache_dir
 from dflash.models.embedded import ensure_embedded_model, packaged_gguf
 
 _FULL = Plan(num_rounds=5, loads=(Load(1, 4, 96), Load(8, 24, 96), Load(32, 64, 96)))

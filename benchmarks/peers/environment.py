@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.peers.catalogue import Peer
-from dflash.models.cache_folder import exclusive
+from dflash.cache_folder import exclusive
 
 _MARK = "installed.json"
 

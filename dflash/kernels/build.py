@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from dflash.cache_folder import default_cache_dir
 from dflash.errors import CacheFolderError, KernelError
-from dflash.models.cache_folder import default_cache_dir
 
 _FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-fopenmp", "-Wall", "-Wno-psabi")
 _COMPILE_TIMEOUT_S = 120

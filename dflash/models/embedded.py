@@ -12,15 +12,15 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from dflash.config import EMBEDDED_MODEL
-from dflash.errors import CheckpointError, EngineError
-from dflash.models.cache_folder import (
+from dflash.cache_folder import (
     cache_dir_from,
     exclusive,
     explained,
     replaced_whole,
     sha256_of,
 )
+from dflash.config import EMBEDDED_MODEL
+from dflash.errors import CheckpointError, EngineError
 from dflash.models.manifest import Manifest, damage_in, read_manifest, write_manifest
 
 logger = logging.getLogger(__name__)

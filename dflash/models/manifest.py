@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dflash.models.cache_folder import sha256_of
+from dflash.cache_folder import sha256_of
 
 MANIFEST_FILE = "manifest.json"
 # The weights' header and every other file lie within it, so a start reads little.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from dflash.models.cache_folder import default_cache_dir
+from dflash.cache_folder import default_cache_dir
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.embedded import packaged_gguf
 

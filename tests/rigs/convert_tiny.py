@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from dflash.models.cache_folder import exclusive, sha256_of
+from dflash.cache_folder import exclusive, sha256_of
 from dflash.models.embedded import GgufSource, ensure_converted
 
 logger = logging.getLogger(__name__)

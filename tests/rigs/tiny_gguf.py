@@ -6,7 +6,7 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quantize
 from tokenizers.pre_tokenizers import ByteLevel
 
-from dflash.models.cache_folder import sha256_of
+from dflash.cache_folder import sha256_of
 from dflash.models.embedded import GgufSource
 
 _SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

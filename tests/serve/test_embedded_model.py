@@ -11,7 +11,7 @@ import openai
 import pytest
 import yaml
 
-from dflash.models.cache_folder import CACHE_DIR_VARIABLE, default_cache_dir
+from dflash.cache_folder import CACHE_DIR_VARIABLE, default_cache_dir
 from tests.rigs.http_server import eventually
 from tests.rigs.serve_process import ROOT, ServeProcess, serve_run
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash.models.cache_folder import cache_dir_from, default_cache_dir, replaced_whole
+from dflash.cache_folder import cache_dir_from, default_cache_dir, replaced_whole
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash.models.cache_folder import exclusive
+from dflash.cache_folder import exclusive
 from dflash.models.embedded import PHASE, ensure_converted
 from tests.rigs.tiny_gguf import tiny_source
 
