@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
@@ -30,6 +32,9 @@ class Gateway:
         self._client = client
         self.watch = watch
         self.model_name = model_name
+        # Tokenising takes many times a text's size in memory; one long text at a time bounds it.
+        # A thread of its own, not a semaphore: a cancelled request's text is still being encoded.
+        self._long_texts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="long-text")
 
     def require_model(self) -> LoadedModel:
         """Return the loaded model.
@@ -54,7 +59,7 @@ class Gateway:
                 errors.invalid_parameter("messages", f"messages: {error}")
             ) from error
         # The template writes the start tokens itself.
-        prompt = await _encode(model, text, add_special_tokens=False)
+        prompt = await self._encode(model, text, add_special_tokens=False)
         request = generate_request(body, prompt, num_logprobs_of(body), model.card, "messages")
         dialect = ChatDialect(
             self._head("chatcmpl", request),
@@ -72,7 +77,7 @@ class Gateway:
         prompt = single_prompt(body.prompt)
         if isinstance(prompt, str):
             text = prompt
-            prompt = await _encode(model, prompt, add_special_tokens=True)
+            prompt = await self._encode(model, prompt, add_special_tokens=True)
         else:
             refuse_foreign_ids("prompt", prompt, model.card.vocab_size)
             text = model.tokenizer.decode(prompt) if body.echo else ""
@@ -85,6 +90,15 @@ class Gateway:
             include_usage=_wants_usage(body),
         )
         return await self._respond(body, request, model, dialect, ignored)
+
+    async def _encode(
+        self, model: LoadedModel, text: str, *, add_special_tokens: bool
+    ) -> tuple[int, ...]:
+        """Return a text's ids; a long text is encoded in a thread, for streams go on meanwhile."""
+        if len(text) <= _LONG_TEXT_CHARACTERS:
+            return model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        encode = partial(model.tokenizer.encode_long, text, add_special_tokens=add_special_tokens)
+        return await asyncio.get_running_loop().run_in_executor(self._long_texts, encode)
 
     def _require_model_named(self, name: str) -> LoadedModel:
         if name != self.model_name:
@@ -119,12 +133,3 @@ class Gateway:
 
 def _wants_usage(body: GenerationBody) -> bool:
     return body.stream_options is not None and bool(body.stream_options.include_usage)
-
-
-async def _encode(model: LoadedModel, text: str, *, add_special_tokens: bool) -> tuple[int, ...]:
-    """Return a text's ids; the tokenizer leaves the interpreter's lock while it works."""
-    if len(text) <= _LONG_TEXT_CHARACTERS:
-        return model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-    return await asyncio.to_thread(
-        model.tokenizer.encode, text, add_special_tokens=add_special_tokens
-    )

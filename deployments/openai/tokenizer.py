@@ -71,6 +71,16 @@ class TextTokenizer:
         """Return the ids of a text, with the tokenizer's own start ids where it has them."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
+    def encode_long(self, text: str, *, add_special_tokens: bool = True) -> tuple[int, ...]:
+        """Return the ids of `encode`, for a thread: other threads run meanwhile.
+
+        Encoding one text holds the interpreter's lock to its end; encoding a batch does not.
+        """
+        (encoding,) = self._tokenizer.encode_batch_fast(
+            [text], add_special_tokens=add_special_tokens
+        )
+        return tuple(encoding.ids)
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of ids; special tokens have none."""
         return self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
