@@ -1,5 +1,6 @@
 """The ingress's end of the handle: streams steps, resumes them elsewhere, keeps in touch."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,6 +19,8 @@ from dflash.request import GenerateRequest
 # A request that outlives this many replicas is more likely to be what kills them.
 _MAX_RESUMES = 3
 _RETRY_AFTER_S = 1.0
+# Of one replica to a check-in; under the time that `EngineWatch` gives all of them.
+_ANSWER_TIMEOUT_S = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -118,10 +121,16 @@ class HandleClient:
 
         Serve does not tell a replica that an ingress died: in its default mode a generator
         runs on to its last token. Without these calls a replica ends such requests itself.
-        A broadcast also passes by the limit on ongoing requests, so load cannot look like death.
+        A broadcast passes by the limit on ongoing requests, so load alone looks like no death;
+        a replica that is too slow to answer in time is left out, and costs the others nothing.
         """
         response = self._handle.broadcast("check_in", tuple(self._live))
-        answers = await response.results_async(return_exceptions=True)
+        # `results_async` waits for all replicas together: one frozen process would hide the rest.
+        results = await response._fetch_replica_results_async()  # pyright: ignore[reportPrivateUsage]
+        answers = await asyncio.gather(
+            *(asyncio.wait_for(result.get_async(), _ANSWER_TIMEOUT_S) for result in results),
+            return_exceptions=True,
+        )
         return tuple(answer for answer in answers if isinstance(answer, EngineStatus))
 
 

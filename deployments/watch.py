@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployments.client import EngineClient
@@ -15,6 +16,8 @@ CHECK_IN_INTERVAL_S = 1.0
 _CHECK_IN_TIMEOUT_S = 3.0
 # A replica that loads reports twice a second; older than this is history.
 _FRESH_REPORT_S = 5.0
+# A replica that missed a few check-ins may only be busy; its last status holds for this long.
+_GRACE_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -40,20 +43,28 @@ class EngineWatch:
     The first question simply waits: Serve delivers it when the first replica has loaded.
     """
 
-    def __init__(self, client: EngineClient) -> None:
+    def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
+        """Prepare to watch.
+
+        Args:
+            client: Whose engines.
+            clock: Tells the time, seconds.
+        """
         self._client = client
+        self._clock = clock
         self._report: tuple[float, LoadReport] | None = None
-        self._statuses: tuple[EngineStatus, ...] = ()
+        self._heard: tuple[tuple[float, EngineStatus], ...] = ()
         self.model: LoadedModel | None = None
 
     @property
     def statuses(self) -> tuple[EngineStatus, ...]:
-        """The latest status of each replica that answered."""
-        return self._statuses
+        """The latest status of each replica that answered within the grace."""
+        oldest_s = self._clock() - _GRACE_S
+        return tuple(status for heard_at_s, status in self._heard if heard_at_s >= oldest_s)
 
     def note(self, report: LoadReport) -> None:
         """Take a loading replica's report."""
-        self._report = (time.monotonic(), report)
+        self._report = (self._clock(), report)
 
     def progress(self) -> LoadReport:
         """Return the latest report of a loading replica."""
@@ -65,15 +76,16 @@ class EngineWatch:
         """Return why no request should be sent here now; None where one can."""
         if self.model is None:
             return self.progress().problem or "loading"
-        if not self._statuses:
+        statuses = self.statuses
+        if not statuses:
             return "no engine replica answers"
-        if any(status.is_healthy for status in self._statuses):
+        if any(status.is_healthy for status in statuses):
             return None
-        return self._statuses[0].sentence
+        return statuses[0].sentence
 
     def refusal(self) -> ApiError | None:
         """Return the error for requests that would only wait for a model to load."""
-        if self.model is not None and (self._statuses or not self._is_loading()):
+        if self.model is not None and (self.statuses or not self._is_loading()):
             return None
         progress = self.progress()
         if progress.problem is not None:
@@ -82,18 +94,31 @@ class EngineWatch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        is_answered = True
         while True:
             try:
                 async with asyncio.timeout(None if self.model is None else _CHECK_IN_TIMEOUT_S):
                     if self.model is None:
                         self.model = await self._ask_for_model()
-                    self._statuses = await self._client.check_in()
+                    self._hear(await self._client.check_in())
+                is_answered = True
             # Whatever a dying replica raises, the next one may answer.
             except Exception as error:
-                if self.model is None or self._statuses:
+                if self.model is None or is_answered:
                     logger.warning("no engine replica answers: %r", error, exc_info=True)
-                self._statuses = ()
+                is_answered = False
             await asyncio.sleep(CHECK_IN_INTERVAL_S)
+
+    def _hear(self, statuses: tuple[EngineStatus, ...]) -> None:
+        """Take the answers of one check-in, and keep what silent replicas said before."""
+        now_s = self._clock()
+        answered = {status.pid for status in statuses}
+        silent = (
+            (heard_at_s, status)
+            for heard_at_s, status in self._heard
+            if status.pid not in answered and now_s - heard_at_s <= _GRACE_S
+        )
+        self._heard = (*((now_s, status) for status in statuses), *silent)
 
     async def _ask_for_model(self) -> LoadedModel:
         card: ModelCard | None = None
@@ -109,4 +134,4 @@ class EngineWatch:
         return LoadedModel(card, tokenizer, int(time.time()))
 
     def _is_loading(self) -> bool:
-        return self._report is not None and time.monotonic() - self._report[0] < _FRESH_REPORT_S
+        return self._report is not None and self._clock() - self._report[0] < _FRESH_REPORT_S

@@ -1,7 +1,9 @@
 """Probes and requests while a model loads, when it is ready, and when its engine is not."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -26,6 +28,18 @@ class LoadingClient(LocalClient):
         super().__init__(replica)
         self.is_loaded = asyncio.Event()
         self.is_gone = False
+        self.is_alone = True
+        self.missed = asyncio.Event()
+        self.num_check_ins = 0
+
+    async def next_check_in(self) -> None:
+        """Wait until a check-in that began after this call has been taken."""
+        enough = self.num_check_ins + 2
+        for _ in range(4000):
+            if self.num_check_ins >= enough:
+                return
+            await asyncio.sleep(0.005)
+        raise AssertionError("nobody checked in")
 
     async def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
         await self.is_loaded.wait()
@@ -33,9 +47,13 @@ class LoadingClient(LocalClient):
             yield part
 
     async def check_in(self) -> tuple[EngineStatus, ...]:
+        self.num_check_ins += 1
         if self.is_gone:
+            self.missed.set()
             raise ConnectionError("the replica died")
-        return await super().check_in()
+        (status,) = await super().check_in()
+        other = replace(status, pid=-1, is_healthy=False, sentence="the other is stalled")
+        return (status,) if self.is_alone else (status, other)
 
 
 class Surface:
@@ -44,7 +62,8 @@ class Surface:
     def __init__(self, client: LoadingClient, loop: FakeLoop) -> None:
         self.client = client
         self.loop = loop
-        self.watch = EngineWatch(client)
+        self.now_s = 1000.0
+        self.watch = EngineWatch(client, lambda: self.now_s)
         app = create_app(Gateway(client, self.watch, MODEL))
         self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
 
@@ -158,6 +177,7 @@ def test_a_dead_replica_is_not_ready_and_its_successors_loading_refuses_requests
         surface.client.is_loaded.set()
         await surface.becomes("/readyz", 200)
         surface.client.is_gone = True
+        surface.now_s += 11
         answer = await surface.becomes("/readyz", 503)
         assert answer.json()["reason"] == "no engine replica answers"
         surface.watch.note(LoadReport("2", "packing weights", 0.5, 1.0))
@@ -167,6 +187,43 @@ def test_a_dead_replica_is_not_ready_and_its_successors_loading_refuses_requests
         await surface.becomes("/readyz", 200)
         answer = await surface.http.post("/v1/chat/completions", json=CHAT)
         assert answer.status_code == 200
+
+    on_surface(test)
+
+
+def test_a_replica_that_misses_check_ins_stays_ready_for_its_grace_and_no_longer():
+    async def test(surface: Surface) -> None:
+        surface.client.is_loaded.set()
+        await surface.becomes("/readyz", 200)
+        surface.client.is_gone = True
+        await surface.client.missed.wait()
+        surface.now_s += 9
+        surface.watch.note(LoadReport("2", "packing weights", 0.5, 1.0))
+        assert (await surface.get("/readyz")).status_code == 200
+        answer = await surface.http.post("/v1/chat/completions", json=CHAT)
+        assert answer.status_code == 200
+        surface.now_s += 2
+        assert (await surface.get("/readyz")).status_code == 503
+        answer = await surface.http.post("/v1/chat/completions", json=CHAT)
+        assert answer.status_code == 503
+
+    on_surface(test)
+
+
+def test_a_silent_replicas_last_status_is_kept_beside_those_that_answer():
+    async def test(surface: Surface) -> None:
+        surface.client.is_loaded.set()
+        surface.client.is_alone = False
+        ready = await surface.becomes("/readyz", 200)
+        assert len(ready.json()["engines"]) == 2
+        surface.client.is_alone = True
+        surface.now_s += 9
+        await surface.client.next_check_in()
+        assert {status.pid for status in surface.watch.statuses} > {-1}
+        surface.now_s += 2
+        await surface.client.next_check_in()
+        assert [status.pid for status in surface.watch.statuses] == [os.getpid()]
+        assert (await surface.get("/readyz")).status_code == 200
 
     on_surface(test)
 

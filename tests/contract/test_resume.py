@@ -8,11 +8,14 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 from ray.serve.exceptions import BackPressureError
 
+from deployments import client as client_module
 from deployments.client import HandleClient
 from deployments.openai.errors import ErrorCode
 from deployments.wire import EngineStatus, Step
 from dflash.config import EngineLimits
 from dflash.request import GenerateRequest, SamplingParams
+
+SILENCE = object()
 
 
 class FakeResponse:
@@ -30,6 +33,20 @@ class FakeResponse:
             if isinstance(item, Exception):
                 raise item
             yield item
+
+
+class FakeResult:
+    """One replica's answer to a broadcast: a value, an exception to raise, or silence."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    async def get_async(self) -> Any:
+        if self.answer is SILENCE:
+            await asyncio.Event().wait()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
 
 
 class FakeHandle:
@@ -54,9 +71,8 @@ class FakeHandle:
         self.broadcasts.append(call)
         return self
 
-    async def results_async(self, *, return_exceptions: bool) -> list[Any]:
-        assert return_exceptions
-        return self.answers
+    async def _fetch_replica_results_async(self) -> list["FakeResult"]:
+        return [FakeResult(answer) for answer in self.answers]
 
 
 def steps_of(handle: FakeHandle, request: GenerateRequest) -> list[Step]:
@@ -165,9 +181,10 @@ def test_a_resumed_request_is_checked_in_under_its_new_name_only():
     assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,))]
 
 
-def test_checking_in_returns_the_replicas_that_answered():
+def test_checking_in_returns_the_replicas_that_answered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(client_module, "_ANSWER_TIMEOUT_S", 0.01)
     status = EngineStatus(True, "fine", 1, 0, 0, 0, 0, 0, 0, 0, EngineLimits(), None)
     handle = FakeHandle()
-    handle.answers = [ActorDiedError(), status]
+    handle.answers = [SILENCE, ActorDiedError(), status]
 
     assert asyncio.run(HandleClient(handle).check_in()) == (status,)
