@@ -32,14 +32,18 @@ def single_prompt(prompt: str | list[Any]) -> str | tuple[int, ...]:
         )
     if isinstance(prompt, str):
         return _whole_prompt(prompt)
-    wrong = next((item for item in prompt if type(item) is not int), None)
-    if wrong is not None:
-        raise RefusedError(
-            errors.invalid_parameter(
-                "prompt", f"prompt must be a text or token ids, got {type(wrong).__name__} inside"
+    for item in prompt:
+        if type(item) is not int:
+            raise RefusedError(
+                errors.invalid_parameter(
+                    "prompt", f"prompt must be a text or token ids, got {_kind_of(item)} inside"
+                )
             )
-        )
     return tuple(prompt)
+
+
+def _kind_of(item: object) -> str:
+    return "null" if item is None else type(item).__name__
 
 
 def _whole_prompt(text: str) -> str:

@@ -106,7 +106,8 @@ def test_a_wrong_message_is_refused_before_any_byte_of_a_stream(
 @pytest.mark.parametrize(
     "prompt",
     ["", [], [[]], [""], None, 5, {}, ["a", "b"], [[1], [2]], [1, "a"], [1.5], [True], [[True]],
-     [-1], [[-1]], [VOCAB], [[VOCAB]], [10**30], "\ud800", ["\udfff"], [[["a"]]]],
+     [-1], [[-1]], [VOCAB], [[VOCAB]], [10**30], "\ud800", ["\udfff"], [[["a"]]],
+     [1, None], [None], [[None]], [[1, None]]],
     ids=str,
 )  # fmt: skip
 def test_a_wrong_prompt_is_refused(server: FakeServer, http: httpx.Client, prompt: object):
