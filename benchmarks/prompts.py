@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoTokenizer
+from deployments.openai.tokenizer import TOKENIZER_FILES, TextTokenizer
 
 PROMPTS = (
     "Explain to a ten-year-old why the sky turns red at sunset.",
@@ -61,12 +61,12 @@ def questions(count: int, visit: int) -> list[str]:
 
 def chat_token_ids(model_folder: Path, texts: Sequence[str]) -> list[list[int]]:
     """Return each text as the prompt of a chat, in the model's own template and ids."""
-    tokenizer = AutoTokenizer.from_pretrained(model_folder)
-    rendered = [
-        tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], add_generation_prompt=True, tokenize=False
-        )
-        for text in texts
-    ]
+    files = {
+        name: path.read_bytes()
+        for name in TOKENIZER_FILES
+        if (path := model_folder / name).exists()
+    }
+    tokenizer = TextTokenizer(files)
+    rendered = [tokenizer.render_chat([{"role": "user", "content": text}]) for text in texts]
     # The template writes the special tokens itself.
-    return [tokenizer(text, add_special_tokens=False)["input_ids"] for text in rendered]
+    return [list(tokenizer.encode(text, add_special_tokens=False)) for text in rendered]
