@@ -12,6 +12,7 @@ from ray.serve.handle import DeploymentHandle
 from deployments.client import HandleClient
 from deployments.gateway import Gateway
 from deployments.http import create_app
+from deployments.logs import join_serve_log
 from deployments.watch import EngineWatch
 from deployments.wire import LoadReport
 
@@ -24,6 +25,7 @@ class Ingress:
     """Answers HTTP for the engines behind a handle."""
 
     def __init__(self, engines: DeploymentHandle, model_name: str) -> None:
+        join_serve_log()
         client = HandleClient(engines)
         self._watch = EngineWatch(client)
         self._gateway = Gateway(client, self._watch, model_name)

@@ -1,9 +1,12 @@
 """Lines of the engine reach Serve's log, once, and nothing changes outside Serve."""
 
 import logging
+from unittest.mock import Mock
 
 import pytest
+from ray import cloudpickle
 
+from deployments.ingress import Ingress
 from deployments.logs import join_serve_log
 
 NAMES = ("ray.serve", "deployments", "dflash")
@@ -36,6 +39,19 @@ def test_the_engines_lines_are_written_once_by_serves_handlers():
     logging.getLogger("deployments.replica").info("engine ready")
 
     assert lines.lines == ["memory plan", "engine ready"]
+
+
+@pytest.mark.usefixtures("loggers")
+def test_the_ingress_writes_there_too_and_can_still_be_sent_to_a_process():
+    lines = Lines()
+    logging.getLogger("ray.serve").addHandler(lines)
+
+    assert cloudpickle.loads(cloudpickle.dumps(Ingress)) is Ingress
+    own_class = Ingress.__mro__[1]
+    own_class.__init__(object.__new__(own_class), Mock(), "fake")
+    logging.getLogger("deployments.http").error("it failed")
+
+    assert lines.lines == ["it failed"]
 
 
 @pytest.mark.usefixtures("loggers")
