@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from deployments.gateway import Gateway
 from deployments.openai import errors
@@ -17,6 +18,9 @@ from deployments.openai.generation import new_request_id
 from deployments.openai.models import model_body, model_list_body
 from deployments.version import version_body
 from deployments.watch import EngineWatch
+
+# What proxies log for a client that left; nobody receives it.
+_CLIENT_CLOSED_REQUEST = 499
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +43,7 @@ def create_app(
     _add_probes(app, gateway.watch)
     app.add_exception_handler(RefusedError, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ClientDisconnect, _on_client_left)
     app.add_exception_handler(Exception, _on_fault)
     return app
 
@@ -116,6 +121,11 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
         refusal = errors.method_not_allowed(request.method, path, allowed)
         return _response(refusal, {"Allow": allowed})
     return _response(errors.route_not_found(path))
+
+
+def _on_client_left(_request: Request, _error: Exception) -> Response:
+    """End a request whose client left during its upload: no fault of this server."""
+    return Response(status_code=_CLIENT_CLOSED_REQUEST)
 
 
 def _on_fault(request: Request, error: Exception) -> Response:
