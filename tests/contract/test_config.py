@@ -114,6 +114,7 @@ def test_an_unknown_key_anywhere_is_named_with_the_nearest(path: str, key: str, 
         ("applications.0.deployments.0", "name", "Ingres"),
         ("applications.0.deployments.0", "user_config", {"limits": {}}),
         ("http_options", "port", "http"),
+        ("http_options", "port", 80000),
     ],
 )
 def test_a_value_that_cannot_work_is_named_with_its_key(path: str, key: str, value: object):
@@ -192,4 +193,25 @@ def test_a_stranger_named_dflash_stops_the_start_with_both_places(
     require_own_engine()
     monkeypatch.setattr(origin, "find_spec", lambda _name: None)
     with pytest.raises(ForeignEngineError, match="finds nothing"):
+        require_own_engine()
+
+
+@pytest.mark.parametrize(
+    ("claimants", "stranger"),
+    [
+        (["dflash-serve"], None),
+        (["dflash-serve", "dflash-serve"], None),
+        ([], None),
+        (["dflash-serve", "dflash"], "dflash"),
+        (["other-flash"], "other-flash"),
+    ],
+)
+def test_another_distribution_over_ours_is_refused_by_name(
+    monkeypatch: pytest.MonkeyPatch, claimants: list[str], stranger: str | None
+):
+    monkeypatch.setattr(origin, "packages_distributions", lambda: {"dflash": claimants})
+    if stranger is None:
+        require_own_engine()
+        return
+    with pytest.raises(ForeignEngineError, match=f"pip uninstall {stranger}'"):
         require_own_engine()
