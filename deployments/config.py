@@ -83,6 +83,8 @@ def main(arguments: list[str]) -> int:
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         sys.stderr.write(f"{count}. Nothing was started.\n")
+    else:
+        sys.stderr.write(f"{arguments[0]}: no problem found\n")
     return 1 if problems else 0
 
 

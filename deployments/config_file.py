@@ -15,6 +15,7 @@ from deployments.config import ServeArgs, UserConfig
 from deployments.ingress import INGRESS_NAME
 from deployments.strict import KeyPath, Problem, problems_in, unknown_key
 
+_MAX_PORT = 65_535
 _OUR_IMPORT_PATH = "deployments.app:build"
 
 
@@ -41,6 +42,7 @@ def problems_of(config: object) -> list[Problem]:
         return [Problem((), "The file must be a mapping with a key 'applications'.", config)]
     found = [*_unknown_keys(ServeDeploySchema, config, ())]
     found += _serve_problems(config)
+    found += _port_problems(config.get("http_options"))
     for index, application in enumerate(_mappings(config.get("applications"))):
         found += _application_problems(application, ("applications", index))
     return found
@@ -59,6 +61,13 @@ def _serve_problems(config: Mapping[str, Any]) -> Iterator[Problem]:
             path = tuple(part for part in each["loc"] if _is_in(config, each["loc"], part))
             if each["type"] != "extra_forbidden":
                 yield Problem(path or each["loc"], f"{each['msg']}.", each["input"])
+
+
+def _port_problems(http_options: object) -> Iterator[Problem]:
+    """Find a port that no socket can have; Serve finds it when it binds."""
+    port = http_options.get("port") if isinstance(http_options, Mapping) else None
+    if isinstance(port, int) and not 0 <= port <= _MAX_PORT:
+        yield Problem(("http_options", "port"), f"It must be in [0, {_MAX_PORT}].", port)
 
 
 def _application_problems(application: Mapping[str, Any], path: KeyPath) -> Iterator[Problem]:
