@@ -125,7 +125,7 @@ class EngineReplica:
             raise error.with_traceback(None) from None
         finally:
             reporting.cancel()
-        logger.info("engine ready: %s", self._running.engine.exactness)
+        logger.info("engine ready")
         self._guard = asyncio.create_task(self._end_orphans())
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Step]:
@@ -211,8 +211,9 @@ class EngineReplica:
             logger.error("user_config not taken, the old one stays in force: %s", error)
             return
         self._user_config_problem = None
-        logger.info("limits change from %s to %s", self._engine.limits, limits)
-        self._loop.reconfigure(limits)
+        if limits != self._engine.limits:
+            logger.info("limits change from %s to %s", self._engine.limits, limits)
+            self._loop.reconfigure(limits)
 
     def check_health(self) -> None:
         """Let Serve replace this replica when only that helps.

@@ -144,7 +144,10 @@ def activation_peak_bytes(program: Program, limits: EngineLimits, dtype: Dtype) 
 def format_plan(plan: MemoryPlan) -> str:
     """Return the table that is printed at start."""
     tokens = plan.num_pages * plan.page_size
-    notes = {"KV pages": f"  {plan.num_pages:,} pages, {tokens:,} tokens"}
+    notes = {
+        "KV pages": f"  {plan.num_pages:,} pages, {tokens:,} tokens",
+        "other": "  in use already, by all processes",
+    }
     rows = [
         f"  {name:<16}{_mib(size):>14}{notes.get(name, '')}"
         for name, size in (plan.parts | {"total": plan.total_bytes}).items()
