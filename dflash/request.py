@@ -21,7 +21,7 @@ _RANGES = (
     ("min_p", "min_p", 0.0, 1.0),
     ("presence_penalty", "presence_penalty", -2.0, 2.0),
     ("frequency_penalty", "frequency_penalty", -2.0, 2.0),
-    ("repetition_penalty", "repetition_penalty", 0.0, 10.0),
+    ("repetition_penalty", "repetition_penalty", 0.01, 10.0),
     ("min_tokens", "min_tokens", 0, MAX_MIN_TOKENS),
     ("num_logprobs", "top_logprobs", 0, MAX_TOP_LOGPROBS),
 )
@@ -48,7 +48,7 @@ class SamplingParams:
         presence_penalty: Subtracted once from ids already emitted, in [-2, 2].
         frequency_penalty: Subtracted per earlier emission, in [-2, 2].
         repetition_penalty: Divides (multiplies) positive (negative) logits of ids in prompt or
-            output; 1 is off.
+            output, in [0.01, 10]; 1 is off.
         logit_bias: Pairs of (token id, bias) added to the logits.
         stop_token_ids: Ids that end the request, beside the model's end-of-sequence ids.
         min_tokens: End-of-sequence and stop ids cannot be chosen before this many tokens.
@@ -76,9 +76,8 @@ class SamplingParams:
                 raise RequestError(
                     f"{field_name} must be in [{low:g}, {high:g}], got {value}", field_name
                 )
-        if self.top_p == 0.0 or self.repetition_penalty == 0.0:
-            name = "top_p" if self.top_p == 0.0 else "repetition_penalty"
-            raise RequestError(f"{name} must be over 0, got 0; 1 is off", name)
+        if self.top_p == 0.0:
+            raise RequestError("top_p must be over 0, got 0; 1 is off", "top_p")
         for name, most in (
             ("stop_token_ids", MAX_STOP_TOKEN_IDS),
             ("logit_bias", MAX_LOGIT_BIAS_ENTRIES),

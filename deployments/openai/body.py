@@ -63,7 +63,7 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
     fields = _json_object(raw)
     known = {*body_type.model_fields, *UNSUPPORTED}
     for name, value in fields.items():
-        if name in UNSUPPORTED and not asks_for_nothing(value):
+        if name in UNSUPPORTED and not asks_for_nothing(name, value):
             raise RefusedError(errors.unsupported_parameter(name, UNSUPPORTED[name]))
     foreign = [name for name in fields if name not in known]
     _refuse_slips(foreign, known)

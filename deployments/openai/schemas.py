@@ -24,21 +24,37 @@ UNSUPPORTED: Mapping[str, str] = {
     "guided_choice": "output cannot be constrained to a grammar",
     "guided_grammar": "output cannot be constrained to a grammar",
     "grammar": "output cannot be constrained to a grammar",
+    "json_schema": "output cannot be constrained to a grammar",
+    "regex": "output cannot be constrained to a grammar",
+    "ebnf": "output cannot be constrained to a grammar",
     "speculation": "this server decodes plainly",
     "use_beam_search": "tokens are sampled, not searched",
     "prompt_logprobs": "log-probabilities are of generated tokens only",
     "suffix": "the model does not fill in the middle",
+    "allowed_token_ids": "use logit_bias",
+    "bad_words": "use logit_bias",
+    "prompt_embeds": "a prompt is text or token ids",
+    "chat_template": "the model's own chat template is used",
+    "continue_final_message": "the answer is always a new message",
+    "max_new_tokens": "use max_tokens",
+    "stop_regex": "use stop, which takes plain strings",
+    "modalities": "the model reads and writes text",
     "audio": "the model reads and writes text",
     "prediction": "predicted outputs are not served",
     "web_search_options": "this server searches nothing",
 }
 
 # Values under which a refused field asks for nothing.
-_ASKS_FOR_NOTHING: tuple[object, ...] = (None, False, [], {}, "none", "auto", "")
+_ASKS_FOR_NOTHING: tuple[object, ...] = (None, False, [], {}, "")
+# Without tools, these words choose none; elsewhere they are values like any other.
+_CHOOSES_NOTHING = ("none", "auto")
+_CHOICES = frozenset({"tool_choice", "function_call"})
 
 
-def asks_for_nothing(value: object) -> bool:
-    """Return whether a client only spelt out a default."""
+def asks_for_nothing(name: str, value: object) -> bool:
+    """Return whether a client only spelt out a refused field's default."""
+    if name in _CHOICES and isinstance(value, str) and value in _CHOOSES_NOTHING:
+        return True
     return any(value == nothing and type(value) is type(nothing) for nothing in _ASKS_FOR_NOTHING)
 
 

@@ -43,12 +43,27 @@ WRONG_VALUES = [
     ("min_p", [-0.1, 1.1, float("nan")]),
     ("presence_penalty", [-2.1, 3, "0", float("-inf")]),
     ("frequency_penalty", [-2.1, 3, False]),
-    ("repetition_penalty", [0, -1, float("inf"), "1"]),
+    ("repetition_penalty", [0, -1, 5e-324, 0.0099, float("inf"), float("nan"), "1"]),
     ("seed", [-1, 2**64, 1.5, "7", True]),
     ("min_tokens", [-1, 10**9, "1", True]),
     ("stop", [1, [1], [""], "", ["a"] * 17, ["a"] * 100_000, ["x" * 257], [None], {}]),
     ("stop_token_ids", [[-1], [VOCAB], ["1"], [True], "1", list(range(65))]),
-    ("logit_bias", [{"x": 1}, {"-1": 1}, {str(VOCAB): 1}, {"1": "a"}, {"1": 1e9}, [1], {"²": 1}]),
+    (
+        "logit_bias",
+        [
+            {"x": 1},
+            {"-1": 1},
+            {str(VOCAB): 1},
+            {"1": "a"},
+            {"1": 1e9},
+            [1],
+            {"²": 1},
+            {"1": float("nan")},
+            {"1": float("inf")},
+            {"1": float("-inf")},
+            {"1": 1e400},
+        ],
+    ),
     ("n", [0, 2, 10**6, "1", True, 1.0]),
     ("stream", ["yes", 1]),
     ("stream_options", [{"include_usage": True}, "x"]),
@@ -177,6 +192,20 @@ def test_two_different_budgets_are_refused(http: httpx.Client):
         ("guided_json", {"type": "object"}),
         ("structured_outputs", {"regex": "a"}),
         ("speculation", {"mode": "off"}),
+        ("suffix", "auto"),
+        ("grammar", "auto"),
+        ("guided_regex", "none"),
+        ("allowed_token_ids", [1]),
+        ("bad_words", ["a"]),
+        ("prompt_embeds", "AAAA"),
+        ("chat_template", "{{ messages }}"),
+        ("continue_final_message", True),
+        ("json_schema", {"type": "object"}),
+        ("regex", "a+"),
+        ("ebnf", "root ::= 'a'"),
+        ("max_new_tokens", 5),
+        ("stop_regex", "a+"),
+        ("modalities", ["audio"]),
         ("n", 2),
         ("response_format", {"type": "json_schema"}),
     ],
@@ -192,6 +221,7 @@ def test_what_would_change_the_answer_and_is_not_served_is_refused_by_name(
 def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client):
     answer = chat(http, tools=[], tool_choice="none", functions=None, response_format=None, n=None)
     assert answer.status_code == 200
+    assert chat(http, function_call="auto", modalities=None, regex=None).status_code == 200
     assert chat(http, response_format={"type": "text"}, n=1).status_code == 200
 
 

@@ -148,8 +148,8 @@ def test_a_ban_does_not_hide_a_logit_that_is_not_finite():
 
 
 def test_a_penalty_that_overflows_is_said_to_be_the_penalty():
-    params = SamplingParams(repetition_penalty=1e-300)
-    logits = torch.ones(1, VOCAB)
+    params = SamplingParams(repetition_penalty=0.01)
+    logits = torch.full((1, VOCAB), 1e37)
 
     with pytest.raises(NonFiniteLogitsError, match="token 1 is inf after logit_bias and penalties"):
         choose(logits, [with_params(params)])
