@@ -174,7 +174,12 @@ def test_the_description_has_whole_files_in_parts(monkeypatch: pytest.MonkeyPatc
     run(test())
 
 
-def test_loading_is_reported_with_phase_and_fraction_until_it_ends():
+def test_loading_is_reported_with_phase_and_fraction_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    # Many would come in the wait below, were reporting not cancelled.
+    monkeypatch.setattr(replica_module, "_REPORT_INTERVAL_S", 0.001)
+
     async def test() -> None:
         reports: list[LoadReport] = []
         may_finish = threading.Event()
@@ -192,7 +197,7 @@ def test_loading_is_reported_with_phase_and_fraction_until_it_ends():
 
         replica = EngineReplica.__new__(EngineReplica)
         await replica.__init__(EngineConfig(), opener, report)
-        assert (reports[-1].phase, reports[-1].fraction) == ("reading weights", 0.25)
+        assert ("reading weights", 0.25) in [(each.phase, each.fraction) for each in reports]
         num_reports = len(reports)
         await asyncio.sleep(0.02)
         assert len(reports) == num_reports
