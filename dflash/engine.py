@@ -195,8 +195,11 @@ def _choose(turns: list[Turn], logits: Tensor) -> list[Verdict]:
     rows = [turn.sequence.choice_row() for turn in turns]
     try:
         chosen = choose(logits, rows)
-    except EngineError as error:
+    except Exception as error:
         if len(turns) == 1:
+            if not isinstance(error, EngineError):
+                _logger.exception("a row could not be chosen")
+                return [Verdict(turns[0], error=_STEP_FAILED)]
             return [Verdict(turns[0], error=str(error))]
         return [
             verdict

@@ -18,13 +18,13 @@ from dflash.kernels.build import native_build
 from dflash.kernels.native import NativeExecutor
 from dflash.kernels.pages import KVPages, RotaryTable, allocate_pages, rotary_table
 from dflash.kernels.torch_executor import TorchExecutor
-from dflash.kernels.torch_forms import AnyRows, FixedRows, OneQuery, PackedRows, PaddedRuns
+from dflash.kernels.torch_forms import FixedRows, OneQuery, PackedRows, PaddedRuns
 from dflash.machine_memory import memory_of_this_machine
 from dflash.memory import format_plan, plan_memory
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for
-from dflash.probe import first_difference
+from dflash.probe import PROBE_PAGES, PROBE_POSITIONS, first_difference
 from dflash.program import Program
 from dflash.runner import Executor, Runner
 from dflash.target import TargetFacts
@@ -103,8 +103,10 @@ def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> 
     parts = _Parts(
         program=program,
         weight=checkpoint.tensor,
-        pages=allocate_pages(program.attention, plan.num_pages, _DTYPES[config.dtype]),
-        rotary=rotary_table(program.attention, length),
+        pages=allocate_pages(
+            program.attention, max(plan.num_pages, PROBE_PAGES), _DTYPES[config.dtype]
+        ),
+        rotary=rotary_table(program.attention, max(length, PROBE_POSITIONS)),
         num_threads=num_threads,
     )
     executor, exactness = _chosen_executor(config, checkpoint, parts, report)
@@ -151,9 +153,25 @@ def _chosen_executor(
 
 
 def _exact_candidates(parts: _Parts, failures: list[str]) -> Iterator[Executor]:
+    compiled = _compiled(parts)
+    if isinstance(compiled, NativeExecutor):
+        yield compiled
+    else:
+        failures.append(f"no compiled kernels ({compiled})")
+        _logger.warning("serving with torch's kernels, many times slower: %s", compiled)
+    for linear in (FixedRows(32), FixedRows(8)):
+        yield TorchExecutor(
+            parts.program, parts.weight, parts.pages, parts.rotary, linear, OneQuery()
+        )
+
+
+def _compiled(parts: _Parts) -> NativeExecutor | str:
+    """Return the compiled form, or why this model or machine has none."""
     build = native_build()
-    if build.library is not None:
-        yield NativeExecutor(
+    if build.library is None:
+        return build.why_unavailable
+    try:
+        return NativeExecutor(
             build.library,
             parts.program,
             parts.weight,
@@ -161,12 +179,5 @@ def _exact_candidates(parts: _Parts, failures: list[str]) -> Iterator[Executor]:
             parts.rotary,
             parts.num_threads,
         )
-    else:
-        failures.append(f"no compiled kernels ({build.why_unavailable})")
-        _logger.warning(
-            "serving with torch's kernels, many times slower: %s", build.why_unavailable
-        )
-    for linear in (AnyRows(), FixedRows(32), FixedRows(8)):
-        yield TorchExecutor(
-            parts.program, parts.weight, parts.pages, parts.rotary, linear, OneQuery()
-        )
+    except KernelError as error:
+        return str(error)

@@ -10,8 +10,11 @@ from dflash.runner import Executor
 
 # Past one page, so that a page boundary lies inside; not a multiple of any tile.
 _LENGTH = 21
+_NEIGHBOUR_LENGTH = 33
 _PAGES = range(2)
-PROBE_PAGES = 8
+# What the executor must have room for, whatever it serves later.
+PROBE_PAGES = 7
+PROBE_POSITIONS = _NEIGHBOUR_LENGTH
 
 
 def first_difference(executor: Executor, vocab_size: int) -> str | None:
@@ -25,7 +28,8 @@ def first_difference(executor: Executor, vocab_size: int) -> str | None:
     alone = torch.cat([_logits(executor, ids[i : i + 1], i) for i in range(_LENGTH)])
     for name, arm in _ARMS:
         for start, logits in arm(executor, ids, vocab_size):
-            same = (logits == alone[start : start + logits.shape[0]]).all(dim=-1)
+            expected = alone[start : start + logits.shape[0]]
+            same = (logits.view(torch.int32) == expected.view(torch.int32)).all(dim=-1)
             if not bool(same.all()):
                 return f"position {start + int((~same).nonzero()[0])} {name}"
     return None
@@ -61,7 +65,7 @@ def _in_a_batch(
     start = 9
     own = Run(ids[start:17], start, _PAGES, 8)
     others = [
-        Run(_ids(33, vocab_size, seed=2), 0, range(2, 5), 1),
+        Run(_ids(_NEIGHBOUR_LENGTH, vocab_size, seed=2), 0, range(2, 5), 1),
         Run(_ids(1, vocab_size, seed=3), 0, range(5, 6), 1),
         Run(_ids(2, vocab_size, seed=4), 0, range(6, 7), 2),
     ]

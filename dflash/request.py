@@ -1,11 +1,13 @@
 """A generation request and the messages that answer it: plain values that cross threads."""
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dflash.errors import RequestError
 
 MAX_SEED = 2**64 - 1
+MAX_CHOICE = 2**32 - 1
 MAX_TOP_LOGPROBS = 20
 MAX_TOP_K = 1_000_000
 MAX_MIN_TOKENS = 1_000_000
@@ -25,6 +27,10 @@ _RANGES = (
     ("min_tokens", "min_tokens", 0, MAX_MIN_TOKENS),
     ("num_logprobs", "top_logprobs", 0, MAX_TOP_LOGPROBS),
 )
+
+
+def _is_between(low: float, value: object, high: float) -> bool:
+    return isinstance(value, int | float) and low <= value <= high
 
 
 class FinishReason(StrEnum):
@@ -72,7 +78,8 @@ class SamplingParams:
     def __post_init__(self) -> None:
         for name, field_name, low, high in _RANGES:
             value = getattr(self, name)
-            if value is not None and not low <= value <= high:
+            may_be_absent = name == "num_logprobs"
+            if not (may_be_absent and value is None) and not _is_between(low, value, high):
                 raise RequestError(
                     f"{field_name} must be in [{low:g}, {high:g}], got {value}", field_name
                 )
@@ -85,6 +92,17 @@ class SamplingParams:
             count = len(getattr(self, name))
             if count > most:
                 raise RequestError(f"{name} can hold {most} ids, got {count}", name)
+        self._check_token_ids()
+
+    def _check_token_ids(self) -> None:
+        if not all(isinstance(token_id, int) for token_id in self.stop_token_ids):
+            raise RequestError("stop_token_ids must be whole numbers", "stop_token_ids")
+        for token_id, bias in self.logit_bias:
+            if not isinstance(token_id, int) or not math.isfinite(bias):
+                raise RequestError(
+                    f"logit_bias maps token ids to finite numbers, got {token_id}: {bias}",
+                    "logit_bias",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +129,13 @@ class GenerateRequest:
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:
             raise RequestError("prompt is empty; give at least one token", "prompt")
-        if self.max_tokens < 1:
-            raise RequestError(f"max_tokens must be 1 or more, got {self.max_tokens}", "max_tokens")
-        if not 0 <= self.seed <= MAX_SEED:
-            raise RequestError(f"seed must be in [0, 2**64 - 1], got {self.seed}", "seed")
+        if not isinstance(self.max_tokens, int) or self.max_tokens < 1:
+            raise RequestError(
+                f"max_tokens must be a whole number from 1, got {self.max_tokens}", "max_tokens"
+            )
+        for name, value, most in (("seed", self.seed, MAX_SEED), ("n", self.choice, MAX_CHOICE)):
+            if not isinstance(value, int) or not 0 <= value <= most:
+                raise RequestError(f"{name} must be in [0, {most}], got {value}", name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """Ways to serve the same requests: what the exactness benchmark compares with each one alone."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+
+from torch import Tensor
 
 from benchmarks.rigs.shuffled import ShuffledScheduler
 from benchmarks.rigs.transcript import Transcript
@@ -11,6 +14,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.request import GenerateRequest
 from dflash.runner import Runner
+from dflash.schedule import Schedule
 
 _LIMITS = EngineLimits(max_num_seqs=64, max_num_batched_tokens=512)
 _MAX_VERIFY = 8
@@ -54,17 +58,23 @@ def served(
             last visit down; 0 is one visit without it.
     """
     transcript = Transcript()
-    counts = {"num_preempted": 0, "num_cached_tokens": 0, "num_chunks": 0}
+    counts: Counter[str] = Counter()
+
+    def observe(schedule: Schedule, logits: Tensor) -> None:
+        transcript.observe(schedule, logits)
+        counts["num_chunks"] += sum(not turn.run.num_logits for turn in schedule.turns)
+
     engine = Engine(
         runner,
         limits,
         prefix_caching=visits > 0,
-        observe=lambda schedule, logits: transcript.observe(schedule, logits),
+        observe=observe,
     )
     if shuffle_seed is not None:
         engine.scheduler = ShuffledScheduler(engine.kv_cache, limits, shuffle_seed)
     for _ in range(max(1, visits)):
         transcript = Transcript(emitted={request.request_id: [] for request in requests})
+        counts.clear()
         for request in requests:
             engine.submit(request)
         while engine.has_work:
@@ -74,7 +84,6 @@ def served(
                 raise RuntimeError(f"a step failed: {result.fault}")
             counts["num_preempted"] += result.stats.num_preempted
             counts["num_cached_tokens"] += result.stats.num_cached_tokens
-            counts["num_chunks"] += result.stats.num_prefilling
             for output in result.outputs:
                 transcript.emitted[output.request_id].extend(output.token_ids)
     engine.check()

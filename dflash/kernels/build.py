@@ -4,14 +4,16 @@ import ctypes
 import functools
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from dflash.cache_folder import default_cache_dir
+from dflash.cache_folder import default_cache_dir, sha256_of
 from dflash.errors import CacheFolderError, KernelError
 
 _FLAGS = ("-O3", "-march=native", "-std=gnu11", "-fPIC", "-fopenmp", "-Wall", "-Wno-psabi")
@@ -39,12 +41,11 @@ def native_build() -> NativeBuild:
     """
     if os.environ.get("DFLASH_NATIVE") == "0":
         return NativeBuild(None, "DFLASH_NATIVE=0 is set")
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    if shutil.which(compiler[0]) is None:
         return NativeBuild(None, "no C compiler was found; install gcc or set CC")
     try:
-        path = _built_library(compiler, default_cache_dir() / "kernels")
-        return NativeBuild(ctypes.CDLL(str(path)), "")
+        return NativeBuild(_loaded(compiler, default_cache_dir() / "kernels"), "")
     except (KernelError, CacheFolderError, OSError) as error:
         return NativeBuild(None, str(error))
 
@@ -59,14 +60,25 @@ def native_unavailable_reason() -> str:
     return native_build().why_unavailable
 
 
-def _built_library(compiler: str, folder: Path) -> Path:
+def _loaded(compiler: list[str], folder: Path) -> ctypes.CDLL:
+    """Return the library of this source, compiler and processor, built where there is none whole.
+
+    A damaged library would end the process when it is loaded, so its hash is checked first.
+    """
     sources = sorted(
         (entry for entry in resources.files("dflash.kernels").joinpath("csrc").iterdir()),
         key=lambda entry: entry.name,
     )
+    library = folder / f"libdflash-{_key(compiler, sources)}.so"
+    if not _is_whole(library):
+        _build(compiler, sources, library)
+    return ctypes.CDLL(str(library))
+
+
+def _key(compiler: list[str], sources: list[Traversable]) -> str:
     key = hashlib.sha256()
     for part in (
-        compiler,
+        *compiler,
         _compiler_version(compiler),
         _cpu_identity(),
         _openmp_library(),
@@ -75,52 +87,69 @@ def _built_library(compiler: str, folder: Path) -> Path:
         key.update(part.encode() + b"\0")
     for source in sources:
         key.update(source.name.encode() + b"\0" + source.read_bytes())
-    library = folder / f"libdflash-{key.hexdigest()[:20]}.so"
-    if library.exists():
-        return library
+    return key.hexdigest()[:20]
+
+
+def _is_whole(library: Path) -> bool:
+    try:
+        return _hash_file(library).read_text(encoding="ascii") == sha256_of(library)
+    except OSError:
+        return False
+
+
+def _hash_file(library: Path) -> Path:
+    return library.with_suffix(".sha256")
+
+
+def _build(compiler: list[str], sources: list[Traversable], library: Path) -> None:
+    folder = library.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             for source in sources:
                 Path(scratch, source.name).write_bytes(source.read_bytes())
             built = _compile(compiler, Path(scratch))
-            # A rename is atomic: two processes that start at once both end with a whole file.
+            digest = Path(scratch, "sha256")
+            digest.write_text(sha256_of(built), encoding="ascii")
+            # Renames are atomic, and two builds of one source may differ: the hash goes last, so
+            # that a start in between finds no match and builds once more.
             os.replace(built, library)
+            os.replace(digest, _hash_file(library))
     except OSError as error:
         raise CacheFolderError(
             f"cannot write the compiled kernels to {folder}: {error.strerror}; set "
             "DFLASH_CACHE_DIR to a folder that can be written"
         ) from error
-    return library
 
 
-def _compile(compiler: str, folder: Path) -> Path:
+def _compile(compiler: list[str], folder: Path) -> Path:
     objects = []
     for source in sorted(folder.glob("*.c")):
         target = source.with_suffix(".o")
-        _run([compiler, *_FLAGS, "-c", str(source), "-o", str(target)])
+        _run([*compiler, *_FLAGS, "-c", str(source), "-o", str(target)])
         objects.append(str(target))
     built = folder / "libdflash.so"
     # Torch brings its own OpenMP runtime. Linked to that one, kernels and torch share a pool of
     # threads; with a second runtime two pools would spin against each other on the same cores.
     openmp = _openmp_library()
-    _run([compiler, "-shared", *objects, "-o", str(built), openmp or "-fopenmp", "-lm"])
+    _run([*compiler, "-shared", *objects, "-o", str(built), openmp or "-fopenmp", "-lm"])
     return built
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False
-    )
+def _run(command: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_COMPILE_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise KernelError(f"{command[0]} took over {_COMPILE_TIMEOUT_S} s") from error
     if done.returncode != 0:
         raise KernelError(f"{command[0]} failed: {done.stderr.strip()[-2000:]}")
+    return done.stdout
 
 
-def _compiler_version(compiler: str) -> str:
-    done = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, timeout=30, check=False
-    )
-    return done.stdout.partition("\n")[0]
+def _compiler_version(compiler: list[str]) -> str:
+    return _run([*compiler, "--version"]).partition("\n")[0]
 
 
 def _cpu_identity() -> str:

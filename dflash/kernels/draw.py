@@ -79,7 +79,9 @@ def draw(rows: Sequence[Tensor], draws: Sequence[Draw]) -> list[int | None]:
     )
     token_ids = np.empty(len(rows), dtype=np.int64)
     vocab = rows[0].shape[0] if rows else 0
-    library.dflash_draw(table.ctypes.data, len(rows), vocab, token_ids.ctypes.data)
+    # The engine's own number of threads: an OpenMP default would take every CPU.
+    num_threads = torch.get_num_threads()
+    library.dflash_draw(table.ctypes.data, len(rows), vocab, token_ids.ctypes.data, num_threads)
     return [token_id if token_id >= 0 else None for token_id in token_ids.tolist()]
 
 

@@ -14,7 +14,7 @@ _logger = logging.getLogger(__name__)
 
 _POINTER, _INT64 = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES = {
-    "dflash_draw": (None, [_POINTER, _INT64, _INT64, _POINTER]),
+    "dflash_draw": (None, [_POINTER, _INT64, _INT64, _POINTER, _INT64]),
     "dflash_noise": (None, [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, _INT64, _POINTER]),
     "dflash_total_mass": (_INT64, [_POINTER, _INT64]),
     "dflash_largest": (_INT64, [_POINTER, _INT64, _INT64, _POINTER]),

@@ -33,21 +33,6 @@ class LinearForm(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AnyRows:
-    """One call over all rows as they come."""
-
-    name: str = "one call"
-
-    def prepared(self, matrix: Tensor) -> Tensor:
-        """Return the matrix as it is."""
-        return matrix
-
-    def product(self, rows: Tensor, matrix: Tensor) -> Tensor:
-        """Return ``[rows, out]`` in the rows' type."""
-        return functional.linear(rows, matrix)
-
-
-@dataclass(frozen=True, slots=True)
 class FixedRows:
     """Every call has exactly this many rows, the last one padded with zeros.
 
@@ -151,7 +136,12 @@ class PaddedRuns:
         dense_values = values[tables].transpose(1, 2).flatten(2, 3)
         positions = torch.zeros(batch.num_runs, longest, dtype=torch.int32)
         positions[rows, columns] = batch.positions
-        visible = torch.arange(num_pages * PAGE_SIZE) <= positions[..., None]
+        slots = torch.arange(num_pages * PAGE_SIZE)
+        visible = slots <= positions[..., None]
+        # A masked weight is zero, and zero times what an unwritten slot may hold can be NaN.
+        written = slots <= positions.amax(dim=1)[:, None]
+        dense_values = dense_values.masked_fill(~written[:, None, :, None], 0.0)
+        dense_keys = dense_keys.masked_fill(~written[:, None, :, None], 0.0)
         attended = functional.scaled_dot_product_attention(
             padded.transpose(1, 2),
             dense_keys,

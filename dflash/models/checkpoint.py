@@ -161,7 +161,7 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"cannot read {path}: {error.strerror}; engine.model must name a folder that holds "
             "config.json and *.safetensors"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON ({error}); download it again") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object; download it again")

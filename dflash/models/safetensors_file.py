@@ -49,7 +49,7 @@ def open_safetensors(path: Path) -> SafetensorsFile:
         raise CheckpointError(
             f"cannot read {path}: {error.strerror}; download the checkpoint again"
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} {error}; download it again") from error
     entries = _entries(header, path)
     data_bytes = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
@@ -96,7 +96,7 @@ def _entries(header: bytes, path: Path) -> dict[str, dict[str, Any]]:
             begin, end = entry["data_offsets"]
             if math.prod(entry["shape"]) * _ITEM_BYTES[entry["dtype"]] != end - begin:
                 raise ValueError(f"the size of {name} is not that of its shape")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} has a broken header ({error}); download it again") from error
     return entries
 

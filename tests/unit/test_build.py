@@ -1,10 +1,14 @@
 """Kernels are compiled once, by whatever compiler there is, or their absence is explained."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from dflash.kernels import build
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -21,11 +25,53 @@ def fresh():
 def test_a_second_build_reuses_the_first(compiled_into, monkeypatch):
     if fresh().library is None:
         pytest.skip("no C compiler")
-    (library,) = compiled_into.iterdir()
+    names = sorted(entry.name for entry in compiled_into.iterdir())
     monkeypatch.setattr(build, "_compile", lambda *_: pytest.fail("compiled again"))
 
     assert fresh().library is not None
-    assert [entry.name for entry in compiled_into.iterdir()] == [library.name]
+    assert sorted(entry.name for entry in compiled_into.iterdir()) == names
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.9])
+def test_a_damaged_library_is_built_again_before_it_is_loaded(compiled_into, kept):
+    # In a process of its own: a library that is loaded already would hide a damaged file.
+    script = (
+        "from pathlib import Path; from dflash.kernels import build;"
+        f"build.default_cache_dir = lambda: Path({str(compiled_into.parent)!r});"
+        "print(build.native_build().library is not None)"
+    )
+    run = [sys.executable, "-c", script]
+    first = subprocess.run(run, capture_output=True, text=True, check=True, cwd=ROOT)
+    if "True" not in first.stdout:
+        pytest.skip("no C compiler")
+    (library,) = compiled_into.glob("*.so")
+    whole = library.read_bytes()
+    library.write_bytes(whole[: int(len(whole) * kept)])
+
+    again = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)
+
+    assert again.returncode == 0, again.stderr
+    assert "True" in again.stdout
+    assert len(library.read_bytes()) == len(whole)
+
+
+def test_a_compiler_that_does_not_end_is_explained(compiled_into, monkeypatch, tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("CC", str(slow))
+    monkeypatch.setattr(build, "_COMPILE_TIMEOUT_S", 1)
+
+    assert "took over 1 s" in fresh().why_unavailable
+    assert not compiled_into.exists()
+
+
+def test_a_compiler_can_have_arguments(compiled_into, monkeypatch):
+    if fresh().library is None:
+        pytest.skip("no C compiler")
+    monkeypatch.setenv("CC", "cc -pipe")
+
+    assert fresh().library is not None
 
 
 def test_a_missing_compiler_is_explained(compiled_into, monkeypatch):
@@ -41,7 +87,7 @@ def test_a_compiler_that_fails_is_explained_and_leaves_nothing(compiled_into, mo
 
     assert fresh().library is None
     assert "failed" in fresh().why_unavailable
-    assert list(compiled_into.iterdir()) == []
+    assert not list(compiled_into.glob("*"))
 
 
 def test_kernels_can_be_switched_off(monkeypatch):

@@ -127,6 +127,24 @@ def test_the_free_forms_compute_the_same_model():
         )
 
 
+def test_the_free_attention_reads_no_slot_that_was_never_written():
+    config = tiny_config()
+    program = program_for(config)
+    pages = allocate_pages(program.attention, NUM_PAGES, torch.float32)
+    pages.keys.fill_(float("nan"))
+    pages.values.fill_(float("nan"))
+    free = TorchExecutor(
+        program,
+        random_weights(config).__getitem__,
+        pages,
+        rotary_table(program.attention, 1024),
+        PackedRows(),
+        PaddedRuns(),
+    )
+
+    assert logits_of(free, batch_from_runs(MIXED)).isfinite().all()
+
+
 def test_an_untied_head_is_used_where_the_checkpoint_has_one():
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ from dflash.errors import CheckpointError, ConfigError, KernelError
 from dflash.kernels.build import NativeBuild
 from dflash.load import load_engine
 from dflash.request import GenerateRequest, SamplingParams
-from tests.rigs.tiny_checkpoint import write_tiny_checkpoint
+from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
 
 
 @pytest.fixture
@@ -116,3 +116,26 @@ def test_a_missing_model_is_refused_by_name(config):
 
     with pytest.raises(CheckpointError, match="smollm2-135m-instruct"):
         load_engine(replace(config, model="smollm2-135m-instrct"))
+
+
+@pytest.mark.parametrize("max_model_len", [2, 16, 32])
+def test_the_probe_has_room_of_its_own_where_little_is_served(config, max_model_len):
+    from dataclasses import replace
+
+    small = replace(config, max_model_len=max_model_len, kv_cache=KVCacheConfig(memory_gib=0.001))
+    engine = load_engine(small)
+
+    assert engine.exactness.form == load_engine(config).exactness.form
+    assert engine.facts.max_model_len == max_model_len
+
+
+def test_a_width_the_compiled_form_cannot_take_is_served_by_the_reference(tmp_path, config):
+    from dataclasses import replace
+
+    sizes = TINY_CONFIG | {"intermediate_size": 100}
+    folder = write_tiny_checkpoint(tmp_path / "odd", config=sizes)
+    engine = load_engine(replace(config, model=str(folder)))
+
+    assert engine.exactness.mode is Exactness.BITWISE
+    assert engine.exactness.form.startswith("torch")
+    assert len(ids_of(engine)) > 0

@@ -99,7 +99,8 @@ static int64_t choose(const draw_row *draw, int64_t vocab) {
     return best.token_id;
 }
 
-void dflash_draw(const draw_row *draws, int64_t num_rows, int64_t vocab, int64_t *token_ids) {
-#pragma omp parallel for schedule(dynamic) if (num_rows > 1)
+void dflash_draw(const draw_row *draws, int64_t num_rows, int64_t vocab, int64_t *token_ids,
+                 int64_t num_threads) {
+#pragma omp parallel for schedule(dynamic) num_threads((int)num_threads) if (num_rows > 1)
     for (int64_t row = 0; row < num_rows; row++) token_ids[row] = choose(&draws[row], vocab);
 }
