@@ -37,7 +37,6 @@ class Batch:
         positions: ``[num_tokens]`` int32, position of each token in its sequence.
         run_of_token: ``[num_tokens]`` int32, the run each row belongs to.
         run_offsets: ``[num_runs + 1]`` int32, run r owns rows ``run_offsets[r]:run_offsets[r+1]``.
-        run_starts: ``[num_runs]`` int32, position of each run's first token.
         page_tables: ``[num_runs, max_pages]`` int32, padded with -1; a pad is never read.
         logit_rows: ``[num_logits]`` int32, rows whose logits are wanted, ascending.
     """
@@ -46,7 +45,6 @@ class Batch:
     positions: Tensor
     run_of_token: Tensor
     run_offsets: Tensor
-    run_starts: Tensor
     page_tables: Tensor
     logit_rows: Tensor
 
@@ -58,7 +56,7 @@ class Batch:
     @property
     def num_runs(self) -> int:
         """Sequences in the step."""
-        return self.run_starts.shape[0]
+        return self.page_tables.shape[0]
 
 
 def batch_from_runs(runs: Sequence[Run]) -> Batch:
@@ -79,7 +77,6 @@ def batch_from_runs(runs: Sequence[Run]) -> Batch:
         positions=torch.tensor(positions, dtype=torch.int32),
         run_of_token=torch.tensor(run_of_token, dtype=torch.int32),
         run_offsets=torch.tensor(offsets, dtype=torch.int32),
-        run_starts=torch.tensor([run.start for run in runs], dtype=torch.int32),
         page_tables=torch.from_numpy(tables),
         logit_rows=torch.tensor(logit_rows, dtype=torch.int32),
     )

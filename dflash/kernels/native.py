@@ -54,10 +54,7 @@ class _Step(ctypes.Structure):
     """What changes from step to step; mirrors ``Step`` in csrc/tape.h."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("token_ids", "positions", "run_of_token", "run_offsets", "run_starts")
-        ),
+        *((name, ctypes.c_void_p) for name in ("token_ids", "positions", "run_of_token")),
         *((name, ctypes.c_void_p) for name in ("page_tables", "logit_rows")),
         *((name, ctypes.c_int64) for name in ("num_tokens", "num_runs", "max_pages", "num_logits")),
     )
@@ -140,8 +137,6 @@ class NativeExecutor:
                     batch.token_ids,
                     batch.positions,
                     batch.run_of_token,
-                    batch.run_offsets,
-                    batch.run_starts,
                     batch.page_tables,
                     batch.logit_rows,
                 )

@@ -11,7 +11,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
-from dflash.sampling import Chosen
+from dflash.sampling import Chosen, choose
 from dflash.sequence import Sequence
 from dflash.target import TargetOutput
 
@@ -215,6 +215,27 @@ def test_a_row_without_a_choice_ends_its_own_request_only():
     assert (last.finish_reason, last.token_ids) == (FinishReason.ERROR, ())
     assert last.error
     assert sum(result.stats.num_failed for result in drive.results) == 1
+
+
+def test_a_fault_of_ours_in_one_choice_ends_its_own_request_only(monkeypatch):
+    drive = Drive()
+    good = [GenerateRequest(f"good{i}", (i + 1, 2, 3), 6, GREEDY) for i in range(2)]
+    bad = GenerateRequest("bad", (77, 2, 3), 6, GREEDY)
+
+    def choose_or_fail(logits, rows):
+        if any(row.prompt_token_ids[0] == 77 for row in rows):
+            raise TypeError("not foreseen")
+        return choose(logits, rows)
+
+    monkeypatch.setattr("dflash.engine.choose", choose_or_fail)
+    drive.submit(good[0], bad, good[1])
+    drive.finish()
+
+    for each in good:
+        assert drive.answer(each.request_id) == serial_answer(HashLM(), each)
+    last = drive.outputs["bad"][-1]
+    assert last.finish_reason is FinishReason.ERROR
+    assert "not foreseen" not in (last.error or "")
 
 
 class FailsOnce(HashLM):

@@ -49,8 +49,6 @@ typedef struct {
   const int64_t *token_ids;     /* [num_tokens] */
   const int32_t *positions;     /* [num_tokens] */
   const int32_t *run_of_token;  /* [num_tokens] */
-  const int32_t *run_offsets;   /* [num_runs + 1] */
-  const int32_t *run_starts;    /* [num_runs] */
   const int32_t *page_tables;   /* [num_runs, max_pages] */
   const int32_t *logit_rows;    /* [num_logits] */
   int64_t num_tokens, num_runs, max_pages, num_logits;
