@@ -39,6 +39,12 @@ class Batch:
         run_offsets: ``[num_runs + 1]`` int32, run r owns rows ``run_offsets[r]:run_offsets[r+1]``.
         page_tables: ``[num_runs, max_pages]`` int32, padded with -1; a pad is never read.
         logit_rows: ``[num_logits]`` int32, rows whose logits are wanted, ascending.
+        features: ``[num_tokens, width]`` in the activation type, for a drafter's context; None in
+            all other steps.
+
+    Attributes:
+        block_size: Slots of each run where the runs are draft blocks, all of one length; 0 where
+            they are a sequence's own tokens.
     """
 
     token_ids: Tensor
@@ -47,6 +53,8 @@ class Batch:
     run_offsets: Tensor
     page_tables: Tensor
     logit_rows: Tensor
+    features: Tensor | None = None
+    block_size: int = 0
 
     @property
     def num_tokens(self) -> int:

@@ -94,6 +94,91 @@ class Attend:
 
 
 @dataclass(frozen=True, slots=True)
+class Features:
+    """Take the caller's rows, ``batch.features``: what a drafter's context is made from."""
+
+    dst: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNorm:
+    """RMS norm over each of some heads in place, before they are rotated.
+
+    Attributes:
+        heads: Buffer of heads side by side, ``[queries | keys | values]``.
+        weight: ``[head_dim]``.
+        first: First head to norm.
+        count: How many.
+        eps: Added to the mean square.
+    """
+
+    heads: str
+    weight: str
+    first: int
+    count: int
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class RotateAndStoreBlock:
+    """As `RotateAndStore`, but keys and values go to the draft block's scratch page.
+
+    Run r of the batch owns scratch page ``num_pages - max_runs + r``; slot j of its block is
+    token j of that page. So nothing of a draft ever touches a sequence's pages.
+    """
+
+    qkv: str
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttendBlock:
+    """Attention of a draft block: over the context before it, then over the block itself.
+
+    The context is every position before the block's first; the block's keys lie in its scratch
+    page.
+
+    Attributes:
+        qkv: Buffer of ``[queries | keys | values]``.
+        dst: Where the attended rows go.
+        layer: Layer of the pages.
+        window: Keys must be nearer than this many positions; None sees all.
+        is_causal: Whether a slot sees only the slots up to itself.
+    """
+
+    qkv: str
+    dst: str
+    layer: int
+    window: int | None
+    is_causal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Convolve:
+    """Two-tap dynamic convolution inside each draft block.
+
+    ``out[t] = sum over o of (base[side, o] + kernel[t, side, o]) * src[t - o]``, by channel; taps
+    before the block's first slot are zero. The dynamic part is shared by 16 neighbouring channels
+    and belongs to the receiving slot. float32 sums.
+
+    Attributes:
+        src: Rows to convolve.
+        kernel: Dynamic kernels, ``[side, tap, group]`` in a row, as `Linear` left them.
+        base: Weight ``[2, taps, channels]``.
+        dst: Where it goes.
+        side: 0 before the sublayer, 1 after it.
+        epilogue: ``store``, or ``add`` to what the destination holds.
+    """
+
+    src: str
+    kernel: str
+    base: str
+    dst: str
+    side: int
+    epilogue: Epilogue = Epilogue.STORE
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """Copy the rows whose logits are wanted."""
 
@@ -109,7 +194,20 @@ class Tap:
     layer: int
 
 
-Operation = Embed | RmsNorm | Linear | RotateAndStore | Attend | Select | Tap
+Operation = (
+    Embed
+    | Features
+    | RmsNorm
+    | HeadNorm
+    | Linear
+    | RotateAndStore
+    | RotateAndStoreBlock
+    | Attend
+    | AttendBlock
+    | Convolve
+    | Select
+    | Tap
+)
 
 
 @dataclass(frozen=True, slots=True)
