@@ -76,6 +76,7 @@ class Result:
         figures: Flat names to finite numbers: what is compared between runs. A figure that could
             not be measured is left out, and the reason goes into ``notes``.
         must_hold: Figures that must have exactly this value in every run.
+        must_exceed: Figures that must lie over this value in every run.
         conditions: Under which the figures were taken (dtype, threads), beside the machine's facts.
         detail: Anything else that JSON can carry.
         tables: What people read.
@@ -84,6 +85,7 @@ class Result:
 
     figures: Mapping[str, float]
     must_hold: Mapping[str, float] = field(default_factory=dict)
+    must_exceed: Mapping[str, float] = field(default_factory=dict)
     conditions: Mapping[str, str | int | float] = field(default_factory=dict)
     detail: Mapping[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
@@ -100,12 +102,24 @@ class Result:
     def broken(self) -> list[str]:
         """Return one sentence for each figure that must hold and does not."""
         sentences = []
-        for name, expected in self.must_hold.items():
-            if name not in self.figures:
-                sentences.append(f"{name} must be {expected:g} but was not measured")
-            elif self.figures[name] != expected:
-                sentences.append(f"{name} must be {expected:g} but is {self.figures[name]:g}")
+        for name in {**self.must_hold, **self.must_exceed}:
+            value = self.figures.get(name)
+            if value is None:
+                sentences.append(f"{name} must be {self.demand(name)} but was not measured")
+            elif not self._holds(name, value):
+                sentences.append(f"{name} must be {self.demand(name)} but is {value:g}")
         return sentences
+
+    def demand(self, name: str) -> str:
+        """Return what a figure must be, for people; nothing where it is free."""
+        if name in self.must_exceed:
+            return f"over {number_text(self.must_exceed[name])}"
+        return number_text(self.must_hold.get(name))
+
+    def _holds(self, name: str, value: float) -> bool:
+        return value == self.must_hold.get(name, value) and value > self.must_exceed.get(
+            name, -math.inf
+        )
 
 
 def run_benchmark(
@@ -149,6 +163,7 @@ def json_text(name: str, quick: bool, result: Result) -> str:
         "benchmark": name,
         "figures": dict(result.figures),
         "must_hold": dict(result.must_hold),
+        "must_exceed": dict(result.must_exceed),
         "broken": result.broken(),
         "machine": {**machine_facts(), **result.conditions},
         "detail": dict(result.detail),
@@ -167,7 +182,7 @@ def print_result(name: str, result: Result) -> None:
         title=f"{name}: figures",
         columns=("figure", "value", "must be"),
         rows=tuple(
-            (key, number_text(value), number_text(result.must_hold.get(key)))
+            (key, number_text(value), result.demand(key))
             for key, value in result.figures.items()
         ),
     )

@@ -27,6 +27,15 @@ def test_a_figure_that_must_hold_and_does_not_fails_the_run_and_is_named(
     assert "ids_differ must be 0 but is 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("speedup", "code"), [(1.6, 0), (1.5, 1), (1.4, 1)])
+def test_a_figure_that_must_exceed_a_bound_fails_the_run_at_or_under_it(
+    speedup: float, code: int, capsys: pytest.CaptureFixture[str]
+):
+    assert run(Result(figures={"speedup": speedup}, must_exceed={"speedup": 1.5})) == code
+    wrong = f"speedup must be over 1.5 but is {speedup:g}"
+    assert (wrong in capsys.readouterr().err) == bool(code)
+
+
 def test_a_figure_that_must_hold_but_was_not_measured_fails_the_run(
     capsys: pytest.CaptureFixture[str],
 ):
