@@ -182,8 +182,7 @@ def print_result(name: str, result: Result) -> None:
         title=f"{name}: figures",
         columns=("figure", "value", "must be"),
         rows=tuple(
-            (key, number_text(value), result.demand(key))
-            for key, value in result.figures.items()
+            (key, number_text(value), result.demand(key)) for key, value in result.figures.items()
         ),
     )
     print(f"\n{figures.title}\n\n{table_text(figures)}")
