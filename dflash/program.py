@@ -215,7 +215,8 @@ class AttentionShape:
     """Geometry of the attention layers and their pages.
 
     Attributes:
-        num_heads: Query heads, a multiple of ``num_kv_heads``.
+        num_heads: Query heads, a multiple of ``num_kv_heads``; 0 where a program only writes keys
+            and values, as that of a drafter's context does.
         num_kv_heads: Key and value heads.
         head_dim: Width of a head, a multiple of 32.
         rope_theta: Base of the rotary position frequencies.
@@ -254,14 +255,24 @@ class AttentionShape:
 class Program:
     """A model's forward.
 
+    Weights of equal names are equal tensors, in whichever program they are named: a drafter's own
+    begin with ``drafter.``, and what it borrows keeps the target's name, so that executors may
+    share it.
+
     Attributes:
         operations: In order; each may depend on all before it.
         buffers: Every buffer the operations name.
         attention: Geometry of attention and pages.
-        logits: Name of the buffer that holds the logits at the end.
+        outputs: Names of the buffers that hold its results at the end, the logits first; none
+            where all it does is write pages.
     """
 
     operations: tuple[Operation, ...]
     buffers: Mapping[str, Buffer]
     attention: AttentionShape
-    logits: str
+    outputs: tuple[str, ...]
+
+    @property
+    def logits(self) -> str:
+        """Name of the buffer that holds the logits."""
+        return self.outputs[0]

@@ -59,7 +59,7 @@ def llama_program(config: ModelConfig) -> Program:
             "logits": Buffer(config.vocab_size, Rows.LOGITS, is_float32=True),
         },
         attention=attention,
-        logits="logits",
+        outputs=("logits",),
     )
 
 
