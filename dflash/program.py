@@ -123,8 +123,9 @@ class HeadNorm:
 class RotateAndStoreBlock:
     """As `RotateAndStore`, but keys and values go to the draft block's scratch page.
 
-    Run r of the batch owns scratch page ``num_pages - max_runs + r``; slot j of its block is
-    token j of that page. So nothing of a draft ever touches a sequence's pages.
+    Scratch pages are the last of the pages, beyond those that a sequence can have: run r of the
+    batch owns page ``num_pages - 1 - r``, and slot j of its block is token j of that page. So
+    nothing of a draft ever touches a sequence's pages.
     """
 
     qkv: str
