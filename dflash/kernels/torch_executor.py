@@ -7,17 +7,25 @@ import torch
 from torch import Tensor
 
 from dflash.batch import Batch
+from dflash.errors import KernelError
 from dflash.kernels.pages import PAGE_SIZE, KVPages, RotaryTable
+from dflash.kernels.torch_drafts import attended_blocks, convolved, scratch_slots
 from dflash.kernels.torch_forms import AttentionForm, LinearForm
+from dflash.kernels.torch_rows import rms_norm, rotate, silu
 from dflash.program import (
     Attend,
+    AttendBlock,
+    Convolve,
     Embed,
     Epilogue,
+    Features,
+    HeadNorm,
     Linear,
     Operation,
     Program,
     RmsNorm,
     RotateAndStore,
+    RotateAndStoreBlock,
     Rows,
     Select,
     Tap,
@@ -66,8 +74,10 @@ class TorchExecutor:
             for name in operation.weights
         }
         for operation in program.operations:
-            if isinstance(operation, Embed | RmsNorm):
+            if isinstance(operation, Embed | RmsNorm | HeadNorm):
                 self._tables[operation.weight] = weight(operation.weight).to(dtype)
+            elif isinstance(operation, Convolve):
+                self._tables[operation.base] = weight(operation.base).to(dtype)
 
     @property
     def form(self) -> str:
@@ -76,6 +86,15 @@ class TorchExecutor:
 
     def forward(self, batch: Batch, taps: tuple[int, ...] = ()) -> TargetOutput:
         """Run every operation of the program over a batch."""
+        step = self._computed(batch, taps)
+        return TargetOutput(self._output(self._program.logits, step), step.hidden)
+
+    def run(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Run every operation of the program over a batch; return its outputs by name."""
+        step = self._computed(batch, ())
+        return {name: self._output(name, step) for name in self._program.outputs}
+
+    def _computed(self, batch: Batch, taps: tuple[int, ...]) -> _Step:
         step = _Step(batch, {}, {})
         for operation in self._program.operations:
             if isinstance(operation, Tap):
@@ -83,8 +102,11 @@ class TorchExecutor:
                     step.hidden[operation.layer] = step.buffers[operation.src].clone()
             elif not self._is_empty(operation, batch):
                 self._run(operation, step)
-        empty = torch.empty(0, self._program.buffers[self._program.logits].width)
-        return TargetOutput(step.buffers.get(self._program.logits, empty), step.hidden)
+        return step
+
+    def _output(self, name: str, step: _Step) -> Tensor:
+        """Return a buffer at the end; it was never written where no row is wanted."""
+        return step.buffers.get(name, torch.empty(0, self._program.buffers[name].width))
 
     def _is_empty(self, operation: Operation, batch: Batch) -> bool:
         dst = getattr(operation, "dst", None)
@@ -95,20 +117,48 @@ class TorchExecutor:
         )
 
     def _run(self, operation: Operation, step: _Step) -> None:
-        buffers = step.buffers
+        buffers, batch = step.buffers, step.batch
         match operation:
             case Embed(weight=name, dst=dst):
-                buffers[dst] = self._tables[name][step.batch.token_ids]
+                buffers[dst] = self._tables[name][batch.token_ids]
             case RmsNorm(src=src, weight=name, dst=dst, eps=eps):
                 buffers[dst] = rms_norm(buffers[src], self._tables[name], eps)
             case Linear():
                 self._multiply(operation, buffers)
             case RotateAndStore(qkv=qkv, layer=layer):
-                self._rotate_and_store(buffers[qkv], layer, step.batch)
+                self._rotate_and_store(buffers[qkv], layer, batch, _own_slots(batch))
             case Attend(qkv=qkv, dst=dst, layer=layer):
-                buffers[dst] = self._attend(buffers[qkv], layer, step.batch)
+                keys, values = self._pages.keys[layer], self._pages.values[layer]
+                attended = self._attention.attended(
+                    self._queries(buffers[qkv]), keys, values, batch
+                )
+                buffers[dst] = attended.to(buffers[qkv].dtype)
             case Select(src=src, dst=dst):
-                buffers[dst] = buffers[src][step.batch.logit_rows.long()]
+                buffers[dst] = buffers[src][batch.logit_rows.long()]
+            case _:
+                self._run_draft(operation, step)
+
+    def _run_draft(self, operation: Operation, step: _Step) -> None:
+        """Run an operation that only drafters have."""
+        buffers, batch = step.buffers, step.batch
+        match operation:
+            case Features(dst=dst):
+                if batch.features is None:
+                    raise KernelError("the program reads features, but the batch has none")
+                buffers[dst] = batch.features
+            case HeadNorm(heads=name, weight=weight, first=first, count=count, eps=eps):
+                heads = self._heads(buffers[name])[:, first : first + count]
+                heads.copy_(rms_norm(heads, self._tables[weight], eps))
+            case RotateAndStoreBlock(qkv=qkv, layer=layer):
+                slots = scratch_slots(batch, self._pages.num_pages)
+                self._rotate_and_store(buffers[qkv], layer, batch, slots)
+            case AttendBlock(qkv=qkv, dst=dst, layer=layer):
+                keys, values = self._pages.keys[layer], self._pages.values[layer]
+                queries = self._queries(buffers[qkv])
+                attended = attended_blocks(operation, queries, keys, values, batch)
+                buffers[dst] = attended.to(buffers[qkv].dtype)
+            case Convolve():
+                self._convolve(operation, buffers, batch.block_size)
             case _:
                 raise TypeError(f"unknown operation {operation!r}")
 
@@ -125,49 +175,38 @@ class TorchExecutor:
             case Epilogue.FLOAT32:
                 buffers[operation.dst] = products[0].float()
 
-    def _rotate_and_store(self, qkv: Tensor, layer: int, batch: Batch) -> None:
-        shape = self._program.attention
-        heads = qkv.view(qkv.shape[0], -1, shape.head_dim)
-        rotated = shape.num_heads + shape.num_kv_heads
+    def _convolve(self, operation: Convolve, buffers: dict[str, Tensor], block_size: int) -> None:
+        rows = buffers[operation.src]
+        kernels = buffers[operation.kernel].chunk(2, dim=-1)[operation.side]
+        base = self._tables[operation.base][operation.side]
+        out = convolved(rows, kernels, base, block_size)
+        if operation.epilogue is Epilogue.ADD:
+            out = buffers[operation.dst].float() + out
+        buffers[operation.dst] = out.to(rows.dtype)
+
+    def _rotate_and_store(
+        self, qkv: Tensor, layer: int, batch: Batch, slots: tuple[Tensor, Tensor]
+    ) -> None:
+        heads = self._heads(qkv)
+        first = self._program.attention.num_heads
+        rotated = first + self._program.attention.num_kv_heads
         positions = batch.positions.long()
         heads[:, :rotated] = rotate(
             heads[:, :rotated], self._rotary.cosine[positions], self._rotary.sine[positions]
         )
-        pages = batch.page_tables[batch.run_of_token.long(), positions // PAGE_SIZE].long()
-        slots = positions % PAGE_SIZE
-        self._pages.keys[layer][pages, :, :, slots] = heads[:, shape.num_heads : rotated]
-        self._pages.values[layer][pages, :, slots] = heads[:, rotated:]
+        pages, slot = slots
+        self._pages.keys[layer][pages, :, :, slot] = heads[:, first:rotated]
+        self._pages.values[layer][pages, :, slot] = heads[:, rotated:]
 
-    def _attend(self, qkv: Tensor, layer: int, batch: Batch) -> Tensor:
-        shape = self._program.attention
-        queries = qkv.view(qkv.shape[0], -1, shape.head_dim)[:, : shape.num_heads]
-        keys, values = self._pages.keys[layer], self._pages.values[layer]
-        return self._attention.attended(queries, keys, values, batch).to(qkv.dtype)
+    def _heads(self, rows: Tensor) -> Tensor:
+        return rows.view(rows.shape[0], -1, self._program.attention.head_dim)
 
-
-def rms_norm(rows: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Return the normed rows. Source: arXiv:1910.07467."""
-    wide = rows.float()
-    scale = 1.0 / (wide.square().mean(dim=-1, keepdim=True) + eps).sqrt()
-    return (wide * scale).to(rows.dtype) * weight
+    def _queries(self, qkv: Tensor) -> Tensor:
+        return self._heads(qkv)[:, : self._program.attention.num_heads]
 
 
-def silu(x: Tensor) -> Tensor:
-    """Return ``x * sigmoid(x)`` in float32, rounded once.
-
-    Written with ``exp``: torch's own rounds an element otherwise in a vector's tail.
-    """
-    wide = x.float()
-    return (wide / (1.0 + torch.exp(-wide))).to(x.dtype)
-
-
-def rotate(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Return heads with rotary positions applied.
-
-    Shapes:
-        heads: ``[rows, heads, head_dim]``.
-        cosine, sine: ``[rows, head_dim / 2]`` float32.
-    """
-    first, second = heads.float().chunk(2, dim=-1)
-    c, s = cosine[:, None], sine[:, None]
-    return torch.cat([first * c - second * s, second * c + first * s], dim=-1).to(heads.dtype)
+def _own_slots(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return the page and the slot in it of each row of a batch, in its own sequence's pages."""
+    positions = batch.positions.long()
+    pages = batch.page_tables[batch.run_of_token.long(), positions // PAGE_SIZE].long()
+    return pages, positions % PAGE_SIZE
