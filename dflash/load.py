@@ -53,11 +53,13 @@ class LoadedTarget:
         runner: The target.
         model_folder: Where the checkpoint and its tokenizer lie.
         exactness: What is promised about its numbers.
+        fingerprint: Of the checkpoint; a drafter trained for it carries the same.
     """
 
     runner: Runner
     model_folder: Path
     exactness: ExactnessReport
+    fingerprint: str
 
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
@@ -120,7 +122,9 @@ def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         num_layers=checkpoint.config.num_layers,
     )
     report("ready", 1.0)
-    return LoadedTarget(Runner(facts, executor), checkpoint.folder, exactness)
+    return LoadedTarget(
+        Runner(facts, executor), checkpoint.folder, exactness, checkpoint.fingerprint
+    )
 
 
 def _chosen_executor(
