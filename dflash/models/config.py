@@ -1,11 +1,18 @@
 """A model's sizes and constants, read from a Hugging Face config.json."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from dflash.errors import CheckpointError, ConfigError
+from dflash.models.config_values import (
+    flag,
+    optional_token_id,
+    positive_int,
+    positive_number,
+    refuse_other_values,
+    rope_theta,
+)
 
 _FAMILIES = {"LlamaForCausalLM": "llama"}
 # Switches of the Llama family that change the numbers, and the only value our forward computes.
@@ -63,36 +70,36 @@ def model_config_from_json(
             forward does not have. The message starts with the key.
     """
     family = _family(content)
-    _refuse_other_computations(content)
-    num_heads = _positive_int(content, "num_attention_heads")
-    num_kv_heads = _positive_int(content, "num_key_value_heads", default=num_heads)
+    refuse_other_values(content, _FIXED)
+    num_heads = positive_int(content, "num_attention_heads")
+    num_kv_heads = positive_int(content, "num_key_value_heads", default=num_heads)
     if num_heads % num_kv_heads:
         raise CheckpointError(
             f"num_key_value_heads is {num_kv_heads}, which does not divide num_attention_heads "
             f"{num_heads}"
         )
-    hidden_size = _positive_int(content, "hidden_size")
-    head_dim = _positive_int(content, "head_dim", default=hidden_size // num_heads)
+    hidden_size = positive_int(content, "hidden_size")
+    head_dim = positive_int(content, "head_dim", default=hidden_size // num_heads)
     if head_dim % 2:
         raise CheckpointError(
             f"head_dim is {head_dim}; rotary embedding turns pairs, so it must be even"
         )
-    vocab_size = _positive_int(content, "vocab_size")
+    vocab_size = positive_int(content, "vocab_size")
     return ModelConfig(
         family=family,
         vocab_size=vocab_size,
         hidden_size=hidden_size,
-        num_layers=_positive_int(content, "num_hidden_layers"),
+        num_layers=positive_int(content, "num_hidden_layers"),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        intermediate_size=_positive_int(content, "intermediate_size"),
-        rope_theta=_rope_theta(content),
-        rms_norm_eps=_positive_number(content, "rms_norm_eps", default=1e-6),
-        max_position_embeddings=_positive_int(content, "max_position_embeddings"),
-        tie_word_embeddings=_flag(content, "tie_word_embeddings"),
+        intermediate_size=positive_int(content, "intermediate_size"),
+        rope_theta=rope_theta(content),
+        rms_norm_eps=positive_number(content, "rms_norm_eps", default=1e-6),
+        max_position_embeddings=positive_int(content, "max_position_embeddings"),
+        tie_word_embeddings=flag(content, "tie_word_embeddings"),
         eos_token_ids=_eos_token_ids(content, generation or {}, vocab_size),
-        bos_token_id=_token_id(content.get("bos_token_id"), "bos_token_id", vocab_size),
+        bos_token_id=optional_token_id(content.get("bos_token_id"), "bos_token_id", vocab_size),
     )
 
 
@@ -152,40 +159,6 @@ def _family(content: Mapping[str, Any]) -> str:
     return _FAMILIES[name]
 
 
-def _refuse_other_computations(content: Mapping[str, Any]) -> None:
-    for key, value in _FIXED.items():
-        if content.get(key, value) != value:
-            raise CheckpointError(
-                f"{key} is {content[key]!r}; this engine computes {value!r} only; choose a "
-                "checkpoint with that"
-            )
-    if (quantization := content.get("quantization_config")) is not None:
-        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
-        raise CheckpointError(
-            f"quantization_config is set (method {method!r}); this engine reads plain bfloat16, "
-            "float16 or float32 weights; choose the checkpoint it was quantised from"
-        )
-
-
-def _rope_theta(content: Mapping[str, Any]) -> float:
-    """Return the rotary base; transformers 5 nests it, transformers 4 keeps it flat."""
-    key = "rope_parameters" if content.get("rope_parameters") else "rope_scaling"
-    rope = content.get(key) or {}
-    if not isinstance(rope, Mapping):
-        raise CheckpointError(f"{key} must be an object, got {rope!r}")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise CheckpointError(
-            f"{key}.rope_type is {kind!r}; this engine computes 'default' only; choose a "
-            "checkpoint without rotary scaling"
-        )
-    if (turned := rope.get("partial_rotary_factor", 1.0)) != 1.0:
-        raise CheckpointError(
-            f"{key}.partial_rotary_factor is {turned!r}; this engine turns whole heads only (1.0)"
-        )
-    return _positive_number(rope if "rope_theta" in rope else content, "rope_theta", 10_000.0)
-
-
 def _eos_token_ids(
     content: Mapping[str, Any], generation: Mapping[str, Any], vocab_size: int
 ) -> tuple[int, ...]:
@@ -193,43 +166,7 @@ def _eos_token_ids(
     for mapping in (content, generation):
         value = mapping.get("eos_token_id")
         for item in value if isinstance(value, list) else [value]:
-            token_id = _token_id(item, "eos_token_id", vocab_size)
+            token_id = optional_token_id(item, "eos_token_id", vocab_size)
             if token_id is not None:
                 found.add(token_id)
     return tuple(sorted(found))
-
-
-def _token_id(value: Any, key: str, vocab_size: int) -> int | None:
-    if value is None:
-        return None
-    if not _is_int(value) or not 0 <= value < vocab_size:
-        raise CheckpointError(f"{key} must hold ids in [0, {vocab_size}), got {value!r}")
-    return value
-
-
-def _positive_int(content: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    value = content.get(key)
-    if value is None:
-        value = default
-    if not _is_int(value) or value <= 0:
-        raise CheckpointError(f"{key} must be a positive whole number, got {value!r}")
-    return value
-
-
-def _positive_number(content: Mapping[str, Any], key: str, default: float) -> float:
-    value = content.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise CheckpointError(f"{key} must be a positive number, got {value!r}")
-    return float(value)
-
-
-def _flag(content: Mapping[str, Any], key: str) -> bool:
-    value = content.get(key, False)
-    if not isinstance(value, bool):
-        raise CheckpointError(f"{key} must be true or false, got {value!r}")
-    return value
-
-
-def _is_int(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number; ``True`` is not, though Python counts it as one."""
-    return isinstance(value, int) and not isinstance(value, bool)
