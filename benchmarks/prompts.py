@@ -1,6 +1,7 @@
 """The questions that every speed benchmark asks, the same text in the same order each time."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 from deployments.openai.tokenizer import TOKENIZER_FILES, TextTokenizer
@@ -59,14 +60,35 @@ def questions(count: int, visit: int) -> list[str]:
     ]
 
 
+class Chat:
+    """A model's own chat template and tokenizer."""
+
+    def __init__(self, model_folder: Path) -> None:
+        self._tokenizer = TextTokenizer(
+            {
+                name: path.read_bytes()
+                for name in TOKENIZER_FILES
+                if (path := model_folder / name).exists()
+            }
+        )
+
+    def token_ids(self, turns: Sequence[str]) -> list[int]:
+        """Return a conversation as a prompt; the user speaks first and last."""
+        roles = cycle(("user", "assistant"))
+        messages = [
+            {"role": role, "content": text} for role, text in zip(roles, turns, strict=False)
+        ]
+        # The template writes the special tokens itself.
+        return list(
+            self._tokenizer.encode(self._tokenizer.render_chat(messages), add_special_tokens=False)
+        )
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Return what these ids say."""
+        return self._tokenizer.decode(token_ids)
+
+
 def chat_token_ids(model_folder: Path, texts: Sequence[str]) -> list[list[int]]:
     """Return each text as the prompt of a chat, in the model's own template and ids."""
-    files = {
-        name: path.read_bytes()
-        for name in TOKENIZER_FILES
-        if (path := model_folder / name).exists()
-    }
-    tokenizer = TextTokenizer(files)
-    rendered = [tokenizer.render_chat([{"role": "user", "content": text}]) for text in texts]
-    # The template writes the special tokens itself.
-    return [list(tokenizer.encode(text, add_special_tokens=False)) for text in rendered]
+    chat = Chat(model_folder)
+    return [chat.token_ids((text,)) for text in texts]

@@ -35,9 +35,9 @@ class TogglingPlanner:
     def __init__(self, draft_length: int) -> None:
         drafting = DraftPlan(draft_length, context=ContextMode.WARM, num_graded=_MOST_GRADED)
         warm, cold = DraftPlan(context=ContextMode.WARM), DraftPlan()
-        # A cold step is followed twice by one that drafts: once after catching up, once at once.
+        # The first warm step after a cold one catches up, so only the second can draft.
         self._plans = cycle((drafting, drafting, warm, drafting, cold, warm, drafting, cold))
 
-    def plan(self, signals: PlanSignals) -> DraftPlan:  # noqa: ARG002
+    def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
         return next(self._plans)

@@ -1,0 +1,1 @@
+"""What drafting brings: tokens per verify step, and speed beside plain decoding."""

@@ -1,0 +1,151 @@
+"""Visits turned into figures and tables."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.report import Table
+from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm
+from benchmarks.speculation.visits import Acceptance, Load, Visit
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The visits of the throughput grid.
+
+    Attributes:
+        visits: Of all loads, arms and rounds.
+        arms: In the order of the tables.
+    """
+
+    visits: Sequence[Visit]
+    arms: tuple[Arm, ...]
+
+    @property
+    def loads(self) -> list[Load]:
+        """Every load, in the order of the first visits."""
+        return list(dict.fromkeys(visit.load for visit in self.visits))
+
+    def of(self, load: Load, arm: str) -> list[Visit]:
+        """Return one arm's visits with a load, by round."""
+        found = [visit for visit in self.visits if (visit.load, visit.arm) == (load, arm)]
+        return sorted(found, key=lambda visit: visit.round_index)
+
+    def tok_s(self, load: Load, arm: str) -> float:
+        """Return the median speed of an arm, output tokens/s."""
+        return statistics.median(visit.tok_s for visit in self.of(load, arm))
+
+    def over_plain(self, load: Load, arm: str) -> float:
+        """Return the median over rounds of an arm's speed over plain's in the same round.
+
+        Plain's is the mean of its two visits, one on either side of the arm's.
+        """
+        return statistics.median(
+            2 * ours.tok_s / (first.tok_s + again.tok_s)
+            for ours, first, again in zip(
+                self.of(load, arm), self.of(load, PLAIN), self.of(load, PLAIN_AGAIN), strict=True
+            )
+        )
+
+    def again_over_first(self, load: Load) -> float:
+        """Return the median over rounds of plain's second speed over its first: 1 but for noise."""
+        pairs = zip(self.of(load, PLAIN_AGAIN), self.of(load, PLAIN), strict=True)
+        return statistics.median(again.tok_s / first.tok_s for again, first in pairs)
+
+    def best(self, load: Load) -> tuple[Arm, float]:
+        """Return the drafting arm with the largest ratio to plain, and that ratio."""
+        ratios = [(arm, self.over_plain(load, arm.name)) for arm in self.arms if arm.draft_length]
+        return max(ratios, key=lambda pair: pair[1])
+
+
+def marked(name: str, temperature: float) -> str:
+    """Return the name of a figure taken at this temperature: bare when greedy."""
+    head, _, tail = name.partition("@")
+    return f"{head}_t{temperature:g}{tail}" if temperature else f"{head}{tail}"
+
+
+def grid_figures(grid: Grid) -> dict[str, float]:
+    """Return speed-ups at the best width and the noise beside them."""
+    figures: dict[str, float] = {}
+    for load in grid.loads:
+        at = f"_at_{load.concurrency}"
+        figures[marked(f"speedup@{at}_best_width", load.temperature)] = grid.best(load)[1]
+        figures[marked(f"again_over_plain@{at}", load.temperature)] = grid.again_over_first(load)
+    return figures
+
+
+def draft_over_plain_step(drafting: Sequence[Visit], plain: Sequence[Visit]) -> float:
+    """Return the median time of a drafter's pass over the median plain step of the same run."""
+    passes = [seconds for visit in drafting for seconds in visit.draft_s if seconds > 0.0]
+    steps = [seconds for visit in plain for seconds in visit.decode_step_s]
+    return statistics.median(passes) / statistics.median(steps)
+
+
+def grid_tables(grid: Grid) -> tuple[Table, ...]:
+    """Return, for each temperature, speeds and ratios by draft length and concurrency."""
+    return tuple(
+        _grid_table(grid, temperature)
+        for temperature in dict.fromkeys(load.temperature for load in grid.loads)
+    )
+
+
+def _grid_table(grid: Grid, temperature: float) -> Table:
+    loads = [load for load in grid.loads if load.temperature == temperature]
+    rows = []
+    for arm in grid.arms:
+        cells = [arm.name]
+        for load in loads:
+            cells += [
+                f"{grid.tok_s(load, arm.name):.0f}",
+                f"{grid.over_plain(load, arm.name):.2f}",
+                _length_text([visit.acceptance for visit in grid.of(load, arm.name)]),
+            ]
+        rows.append(tuple(cells))
+    return Table(
+        f"Our mix at temperature {temperature:g}: output tokens/s, ratio to plain, acceptance "
+        "length, by requests at once",
+        (
+            "arm",
+            *(
+                f"{what} at {load.concurrency}"
+                for load in loads
+                for what in ("tokens/s", "ratio", "length")
+            ),
+        ),
+        tuple(rows),
+    )
+
+
+def _length_text(parts: Sequence[Acceptance]) -> str:
+    whole = sum(parts, Acceptance())
+    return f"{whole.length:.2f}" if whole.num_verified else "-"
+
+
+def acceptance_figures(found: Mapping[tuple[str, float], Acceptance]) -> dict[str, float]:
+    """Return the acceptance length of each task and temperature in which drafts were verified."""
+    return {
+        marked(f"acceptance_length@_{task}", temperature): acceptance.length
+        for (task, temperature), acceptance in found.items()
+        if acceptance.num_verified
+    }
+
+
+def acceptance_table(
+    found: Mapping[tuple[str, float], Acceptance], draft_length: int, concurrency: int
+) -> Table:
+    """Return acceptance length and the share kept at each position, a row a task."""
+    return Table(
+        f"{draft_length} drafts at {concurrency} requests: acceptance length, and share of drafts "
+        "kept by position where all before were kept",
+        ("task", "temperature", "length", *(str(i + 1) for i in range(draft_length))),
+        tuple(
+            (
+                task,
+                f"{temperature:g}",
+                _length_text([acceptance]),
+                *(f"{share:.2f}" for share in acceptance.by_position),
+                *["-"] * (draft_length - len(acceptance.by_position)),
+            )
+            for (task, temperature), acceptance in found.items()
+        ),
+    )
