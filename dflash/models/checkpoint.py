@@ -2,14 +2,10 @@
 
 import difflib
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dflash.config import EMBEDDED_MODEL
@@ -17,12 +13,7 @@ from dflash.errors import CheckpointError
 from dflash.models.config import ModelConfig, model_config_from_json, tensor_shapes
 from dflash.models.embedded import OnProgress, ensure_embedded_model
 from dflash.models.hub import downloaded, is_hub_id
-from dflash.models.safetensors_file import SafetensorsFile, open_safetensors
-
-_WEIGHTS = "model.safetensors"
-_INDEX = "model.safetensors.index.json"
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_MAX_NAMES_SHOWN = 3
+from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,44 +25,22 @@ class Checkpoint:
         config: Its sizes and constants.
         fingerprint: Equal for equal checkpoints; cheap, so it samples the weights.
         paths: The file that holds each tensor.
+        files: The files.
     """
 
     folder: Path
     config: ModelConfig
     fingerprint: str
     paths: Mapping[str, Path]
+    files: WeightFiles
 
     def tensor(self, name: str) -> Tensor:
-        """Return one tensor as stored, on the CPU."""
-        ((_, tensor),) = self.tensors([name])
-        return tensor
+        """Return one tensor as stored, on the CPU; `WeightFiles.tensors` says more."""
+        return self.files.tensor(name)
 
-    def tensors(self, names: Iterable[str] | None = None) -> Iterator[tuple[str, Tensor]]:
-        """Yield tensors as stored (bfloat16, float16 or float32), on the CPU.
-
-        A tensor may be a view of the mapped file: copy what must outlive the file.
-
-        Args:
-            names: Which, in this order; None yields all of them, file by file.
-
-        Raises:
-            CheckpointError: A weight is infinite or not a number, or the file changed since it
-                was checked.
-        """
-        for name in self.paths if names is None else names:
-            path = self.paths[name]
-            try:
-                with safe_open(path, framework="pt") as file:
-                    tensor = file.get_tensor(name)
-            except (OSError, SafetensorError) as error:
-                raise CheckpointError(f"cannot read {name} from {path}: {error}") from error
-            # Both ends of a range with a NaN in it are NaN; one pass, nothing allocated.
-            if not all(end.isfinite() for end in torch.aminmax(tensor)):
-                raise CheckpointError(
-                    f"{path}: {name} holds infinite or undefined weights; the file is damaged "
-                    "or its training diverged; use another checkpoint"
-                )
-            yield name, tensor
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield every tensor as stored (bfloat16, float16 or float32), on the CPU."""
+        return self.files.tensors(self.paths)
 
 
 def open_checkpoint(
@@ -90,17 +59,17 @@ def open_checkpoint(
     """
     folder = _folder_of(source, cache_dir, on_progress)
     config = _read_config(folder)
-    files = [open_safetensors(path) for path in _weight_files(folder)]
-    shapes, paths = _merged(files)
-    _check_tensors(folder, config, shapes)
+    files = open_weight_files(folder)
+    _check_tensors(folder, config, files.shapes)
     digest = hashlib.sha256(repr(config).encode())
-    for file in files:
-        digest.update(file.fingerprint.encode())
+    for fingerprint in files.fingerprints:
+        digest.update(fingerprint.encode())
     return Checkpoint(
         folder=folder,
         config=config,
         fingerprint=digest.hexdigest(),
-        paths={name: paths[name] for name in tensor_shapes(config)},
+        paths={name: files.paths[name] for name in tensor_shapes(config)},
+        files=files,
     )
 
 
@@ -145,71 +114,19 @@ def _local_folder(source: str) -> Path | None:
 def _read_config(folder: Path) -> ModelConfig:
     path = folder / "config.json"
     generation_path = folder / "generation_config.json"
-    generation = _read_json(generation_path) if generation_path.exists() else None
-    content = _read_json(path)
+    generation = read_json(generation_path) if generation_path.exists() else None
+    content = read_json(path)
     try:
         return model_config_from_json(content, generation)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot read {path}: {error.strerror}; engine.model must name a folder that holds "
-            "config.json and *.safetensors"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON ({error}); download it again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} must hold a JSON object; download it again")
-    return content
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    index = folder / _INDEX
-    if index.exists():
-        weight_map = _read_json(index).get("weight_map")
-        names = set(weight_map.values()) if isinstance(weight_map, dict) else set()
-        # A name with a folder in it could point outside the checkpoint.
-        if not names or not all(isinstance(n, str) and Path(n).name == n for n in names):
-            raise CheckpointError(
-                f"{index}: weight_map must map tensors to files beside it; download it again"
-            )
-        return [folder / name for name in sorted(names)]
-    if (folder / _WEIGHTS).exists():
-        return [folder / _WEIGHTS]
-    pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
-    if pickles:
-        raise CheckpointError(
-            f"{folder} has its weights only as {pickles[0]}: such a file can run code when it "
-            "is read, so it is never opened; save the model with safetensors"
-        )
-    raise CheckpointError(f"{folder} has neither {_WEIGHTS} nor {_INDEX}; download it again")
-
-
-def _merged(
-    files: list[SafetensorsFile],
-) -> tuple[dict[str, tuple[int, ...]], dict[str, Path]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    paths: dict[str, Path] = {}
-    for file in files:
-        for name, shape in file.shapes.items():
-            if name in paths:
-                raise CheckpointError(
-                    f"{name} is in both {paths[name]} and {file.path}; remove one of the files"
-                )
-            shapes[name], paths[name] = shape, file.path
-    return shapes, paths
-
-
 def _check_tensors(folder: Path, config: ModelConfig, found: Mapping[str, tuple[int, ...]]) -> None:
     expected = tensor_shapes(config)
     if missing := [name for name in expected if name not in found]:
         raise CheckpointError(
-            f"{folder} lacks {_some(missing)}, which its config.json asks for; download it again"
+            f"{folder} lacks {some(missing)}, which its config.json asks for; download it again"
         )
     for name, shape in expected.items():
         if found[name] != shape:
@@ -219,7 +136,7 @@ def _check_tensors(folder: Path, config: ModelConfig, found: Mapping[str, tuple[
             )
     if extra := [n for n in found if n not in expected and not _is_redundant(n, config)]:
         raise CheckpointError(
-            f"{folder} also holds {_some(extra)}, which this engine's {config.family} forward "
+            f"{folder} also holds {some(extra)}, which this engine's {config.family} forward "
             "would leave out; use a checkpoint of the plain architecture"
         )
 
@@ -228,9 +145,3 @@ def _is_redundant(name: str, config: ModelConfig) -> bool:
     """Whether a tensor repeats what the config or another tensor says."""
     is_tied_head = config.tie_word_embeddings and name == "lm_head.weight"
     return is_tied_head or name.endswith(".rotary_emb.inv_freq")
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_MAX_NAMES_SHOWN])
-    rest = len(names) - _MAX_NAMES_SHOWN
-    return f"{shown} and {rest} more" if rest > 0 else shown

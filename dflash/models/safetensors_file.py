@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,7 +13,8 @@ from dflash.errors import CheckpointError
 _LENGTH_BYTES = 8
 # The format's own limit; a larger number means the file is something else.
 _MAX_HEADER_BYTES = 100_000_000
-_ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4}
+_WEIGHT_BYTES = {"BF16": 2, "F16": 2, "F32": 4}
+_INDEX_BYTES = {"I64": 8, "BOOL": 1}
 _NUM_SAMPLES = 64
 _SAMPLE_BYTES = 4096
 
@@ -33,8 +34,12 @@ class SafetensorsFile:
     fingerprint: str
 
 
-def open_safetensors(path: Path) -> SafetensorsFile:
+def open_safetensors(path: Path, index_names: Collection[str] = ()) -> SafetensorsFile:
     """Return the file with its header checked; reads the header and a few samples, no more.
+
+    Args:
+        path: Where it lies.
+        index_names: Names of tensors that hold ids or flags, not weights.
 
     Raises:
         CheckpointError: The file is missing, cut short, of another format, or holds a type
@@ -51,7 +56,7 @@ def open_safetensors(path: Path) -> SafetensorsFile:
         ) from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} {error}; download it again") from error
-    entries = _entries(header, path)
+    entries = _entries(header, path, index_names)
     data_bytes = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     expected = _LENGTH_BYTES + len(header) + data_bytes
     if num_bytes != expected:
@@ -87,23 +92,20 @@ def _read_samples(file: BinaryIO, num_bytes: int) -> bytes:
     return b"".join(parts)
 
 
-def _entries(header: bytes, path: Path) -> dict[str, dict[str, Any]]:
+def _entries(header: bytes, path: Path, index_names: Collection[str]) -> dict[str, dict[str, Any]]:
     try:
         entries = json.loads(header)
         entries.pop("__metadata__", None)
         for name, entry in entries.items():
-            _check_type(name, entry["dtype"], path)
+            known = _INDEX_BYTES if name in index_names else _WEIGHT_BYTES
+            if entry["dtype"] not in known:
+                raise CheckpointError(
+                    f"{path}: {name} is stored as {entry['dtype']}; this engine reads "
+                    f"{', '.join(known)} here; convert the checkpoint"
+                )
             begin, end = entry["data_offsets"]
-            if math.prod(entry["shape"]) * _ITEM_BYTES[entry["dtype"]] != end - begin:
+            if math.prod(entry["shape"]) * known[entry["dtype"]] != end - begin:
                 raise ValueError(f"the size of {name} is not that of its shape")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} has a broken header ({error}); download it again") from error
     return entries
-
-
-def _check_type(name: str, dtype: str, path: Path) -> None:
-    if dtype not in _ITEM_BYTES:
-        raise CheckpointError(
-            f"{path}: {name} is stored as {dtype}; this engine reads {', '.join(_ITEM_BYTES)}; "
-            "convert the checkpoint to BF16"
-        )
