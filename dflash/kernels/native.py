@@ -1,63 +1,22 @@
 """Runs a program on the compiled CPU kernels: recorded once as a tape, replayed every step."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from dflash.batch import Batch
 from dflash.errors import KernelError
-from dflash.kernels.arena import Arena
-from dflash.kernels.packing import BLOCK, interleave_gate, pack, padded_inputs, padded_outputs
-from dflash.kernels.pages import KVPages, RotaryTable
-from dflash.program import (
-    Attend,
-    Embed,
-    Epilogue,
-    Linear,
-    Operation,
-    Program,
-    RmsNorm,
-    RotateAndStore,
-    Rows,
-    Select,
-    Tap,
-)
+from dflash.kernels.packed_weights import PackedWeights
+from dflash.kernels.packing import padded_inputs, padded_outputs
+from dflash.kernels.pages import PAGE_SIZE, KVPages, RotaryTable
+from dflash.kernels.tape import Op, Recorder, check_layout, step_of
+from dflash.program import AttendBlock, Convolve, Features, Program, RotateAndStoreBlock, Rows, Tap
 from dflash.target import TargetOutput
 
 _ROW_GROUP = 32  # rows a matrix tile pair reads; capacities are multiples of it
-_EPILOGUES = {
-    Epilogue.STORE: 0,
-    Epilogue.ADD: 1,
-    Epilogue.SILU_MUL: 2,
-    Epilogue.FLOAT32: 3,
-}
-_KINDS = {Embed: 0, RmsNorm: 1, Linear: 2, RotateAndStore: 3, Attend: 4, Select: 5, Tap: 6}
-
-
-class _Op(ctypes.Structure):
-    """One recorded operation; mirrors ``Op`` in csrc/tape.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int32) for name in ("kind", "rows", "dtype", "epilogue")),
-        *((name, ctypes.c_void_p) for name in ("src", "weight", "dst", "keys", "values")),
-        *((name, ctypes.c_void_p) for name in ("cosine", "sine")),
-        *((name, ctypes.c_int64) for name in ("src_stride", "dst_stride")),
-        *((name, ctypes.c_int64) for name in ("in_width", "out_width")),
-        *((name, ctypes.c_int32) for name in ("num_heads", "num_kv_heads", "head_dim", "enabled")),
-        *((name, ctypes.c_float) for name in ("eps", "scale")),
-    )
-
-
-class _Step(ctypes.Structure):
-    """What changes from step to step; mirrors ``Step`` in csrc/tape.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("token_ids", "positions", "run_of_token")),
-        *((name, ctypes.c_void_p) for name in ("page_tables", "logit_rows")),
-        *((name, ctypes.c_int64) for name in ("num_tokens", "num_runs", "max_pages", "num_logits")),
-    )
+_OF_BLOCKS = RotateAndStoreBlock | AttendBlock | Convolve
 
 
 class NativeExecutor:
@@ -74,6 +33,7 @@ class NativeExecutor:
         pages: KVPages,
         rotary: RotaryTable,
         num_threads: int,
+        packed: PackedWeights | None = None,
     ) -> None:
         """Pack the weights and record the tape.
 
@@ -84,24 +44,21 @@ class NativeExecutor:
             pages: KV pages, read and written in place.
             rotary: Covers every position a sequence can have.
             num_threads: Threads of the team that replays the tape.
+            packed: Weights shared with other executors; None keeps them to itself.
 
         Raises:
             KernelError: The library was built from other sources, or a width does not fit.
         """
-        if library.dflash_op_size() != ctypes.sizeof(_Op):
-            raise KernelError("the compiled kernels do not match this version; remove their cache")
-        if library.dflash_step_size() != ctypes.sizeof(_Step):
-            raise KernelError("the compiled kernels do not match this version; remove their cache")
+        check_layout(library)
         self._library = library
         self._program = program
         self._pages = pages
         self._rotary = rotary
         self._num_threads = num_threads
         self._dtype = pages.keys.dtype
-        arena = Arena()
+        store = PackedWeights() if packed is None else packed
         self._weights = [
-            None if packed is None else arena.copy(packed)
-            for packed in (self._packed(operation, weight) for operation in program.operations)
+            store.of(operation, weight, self._dtype) for operation in program.operations
         ]
         self._capacity = 0
         self._buffers: dict[str, Tensor] = {}
@@ -111,7 +68,16 @@ class NativeExecutor:
             for index, operation in enumerate(program.operations)
             if isinstance(operation, Tap)
         }
-        self._tape = (_Op * len(program.operations))()
+        self._features_width = next(
+            (
+                program.buffers[operation.dst].width
+                for operation in program.operations
+                if isinstance(operation, Features)
+            ),
+            None,
+        )
+        self._is_of_blocks = any(isinstance(each, _OF_BLOCKS) for each in program.operations)
+        self._tape = (Op * len(program.operations))()
 
     @property
     def form(self) -> str:
@@ -125,48 +91,60 @@ class NativeExecutor:
         """Replay the tape over a batch.
 
         Raises:
-            KernelError: The system had no memory left.
+            KernelError: The system had no memory left, or the batch is not of the kind that the
+                program takes.
         """
+        self._replay(batch, taps)
+        hidden = {layer: self._taps[layer][: batch.num_tokens].clone() for layer in taps}
+        return TargetOutput(self._output(self._program.logits, batch), hidden)
+
+    def run(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Replay the tape over a batch and return the program's outputs by name.
+
+        Raises:
+            KernelError: As `forward`.
+        """
+        self._replay(batch, ())
+        return {name: self._output(name, batch) for name in self._program.outputs}
+
+    def _replay(self, batch: Batch, taps: tuple[int, ...]) -> None:
+        self._check(batch)
         if batch.num_tokens > self._capacity:
             self._record(max(batch.num_tokens, 2 * self._capacity))
         self._enable_taps(taps)
-        step = _Step(
-            *(
-                tensor.data_ptr()
-                for tensor in (
-                    batch.token_ids,
-                    batch.positions,
-                    batch.run_of_token,
-                    batch.page_tables,
-                    batch.logit_rows,
-                )
-            ),
-            batch.num_tokens,
-            batch.num_runs,
-            batch.page_tables.shape[1],
-            batch.logit_rows.shape[0],
-        )
         status = self._library.dflash_run_tape(
-            self._tape, len(self._tape), ctypes.byref(step), self._num_threads
+            self._tape, len(self._tape), ctypes.byref(step_of(batch)), self._num_threads
         )
         if status != 0:
             raise KernelError("no memory to run the kernels")
-        width = self._program.buffers[self._program.logits].width
-        logits = self._buffers[self._program.logits][: step.num_logits, :width]
-        hidden = {layer: self._taps[layer][: batch.num_tokens].clone() for layer in taps}
-        return TargetOutput(logits, hidden)
 
-    def _packed(self, operation: Operation, weight: Callable[[str], Tensor]) -> Tensor | None:
-        match operation:
-            case Linear(weights=names, epilogue=Epilogue.SILU_MUL):
-                gate, up = (weight(name) for name in names)
-                return pack([interleave_gate(gate, up)], self._dtype)
-            case Linear(weights=names):
-                return pack([weight(name) for name in names], self._dtype)
-            case Embed(weight=name) | RmsNorm(weight=name):
-                return weight(name).to(self._dtype)
-            case _:
-                return None
+    def _check(self, batch: Batch) -> None:
+        """Refuse what the kernels would read past the end of, or divide by zero for."""
+        if self._is_of_blocks and (
+            not 0 < batch.block_size <= PAGE_SIZE
+            or batch.num_tokens != batch.num_runs * batch.block_size
+        ):
+            raise KernelError(
+                f"block_size is {batch.block_size} with {batch.num_tokens} tokens in "
+                f"{batch.num_runs} runs; a draft program takes runs of 1 to {PAGE_SIZE} slots, all "
+                "of block_size"
+            )
+        if self._features_width is not None:
+            self._check_features(batch.features, (batch.num_tokens, self._features_width))
+
+    def _check_features(self, features: Tensor | None, shape: tuple[int, int]) -> None:
+        if features is None:
+            raise KernelError("the program reads features, but the batch has none")
+        if features.shape != shape or features.dtype != self._dtype or features.stride(1) != 1:
+            raise KernelError(
+                f"features are {features.dtype} {tuple(features.shape)}; the program takes "
+                f"{self._dtype} {shape} with contiguous rows"
+            )
+
+    def _output(self, name: str, batch: Batch) -> Tensor:
+        buffer = self._program.buffers[name]
+        rows = batch.logit_rows.shape[0] if buffer.rows is Rows.LOGITS else batch.num_tokens
+        return self._buffers[name][:rows, : buffer.width]
 
     def _record(self, num_rows: int) -> None:
         """Allocate buffers for this many rows and write their addresses on the tape."""
@@ -180,57 +158,9 @@ class NativeExecutor:
             )
             for name, buffer in self._program.buffers.items()
         }
+        recorder = Recorder(self._program, self._buffers, self._pages, self._rotary)
         for index, operation in enumerate(self._program.operations):
-            self._tape[index] = self._recorded(operation, self._weights[index])
-
-    def _recorded(self, operation: Operation, weight: Tensor | None) -> _Op:
-        op = _Op(
-            kind=_KINDS[type(operation)],
-            dtype=int(self._dtype == torch.bfloat16),
-            enabled=not isinstance(operation, Tap),
-            weight=None if weight is None else weight.data_ptr(),
-        )
-        match operation:
-            case Embed(dst=dst):
-                self._set_source(op, weight)
-                self._set_destination(op, dst)
-            case RotateAndStore(qkv=qkv, layer=layer):
-                self._set_destination(op, qkv)
-                self._set_attention(op, layer)
-            case Attend(qkv=qkv, dst=dst, layer=layer):
-                self._set_source(op, self._buffers[qkv])
-                self._set_destination(op, dst)
-                self._set_attention(op, layer)
-            case Tap(src=src):
-                self._set_source(op, self._buffers[src], self._program.buffers[src].width)
-            case RmsNorm(src=src, dst=dst) | Linear(src=src, dst=dst) | Select(src=src, dst=dst):
-                self._set_source(op, self._buffers[src], self._program.buffers[src].width)
-                self._set_destination(op, dst)
-        if isinstance(operation, RmsNorm):
-            op.eps = operation.eps
-        if isinstance(operation, Linear) and weight is not None:
-            op.epilogue = _EPILOGUES[operation.epilogue]
-            op.out_width = weight.shape[0] * BLOCK
-        return op
-
-    def _set_source(self, op: _Op, rows: Tensor | None, width: int | None = None) -> None:
-        if rows is not None:
-            op.src, op.src_stride = rows.data_ptr(), rows.shape[1]
-            op.in_width = rows.shape[1] if width is None else width
-
-    def _set_destination(self, op: _Op, name: str) -> None:
-        rows = self._buffers[name]
-        op.dst, op.dst_stride = rows.data_ptr(), rows.shape[1]
-        op.rows = int(self._program.buffers[name].rows is Rows.LOGITS)
-
-    def _set_attention(self, op: _Op, layer: int) -> None:
-        shape = self._program.attention
-        op.keys = self._pages.keys[layer].data_ptr()
-        op.values = self._pages.values[layer].data_ptr()
-        op.cosine = self._rotary.cosine.data_ptr()
-        op.sine = self._rotary.sine.data_ptr()
-        op.num_heads, op.num_kv_heads = shape.num_heads, shape.num_kv_heads
-        op.head_dim, op.scale = shape.head_dim, shape.head_dim**-0.5
+            self._tape[index] = recorder.recorded(operation, self._weights[index])
 
     def _enable_taps(self, taps: tuple[int, ...]) -> None:
         """Switch the copies of the asked layers on and all others off."""

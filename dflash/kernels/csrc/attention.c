@@ -4,49 +4,37 @@
  * arXiv:1805.02867), float32 throughout. Query heads that share a key/value head are computed side
  * by side, so that each key and value is widened once for all of them; each keeps its own chain of
  * operations, so how many are computed together changes no bit. */
-#include "tape.h"
+#include "attention.h"
 
 #define TOKENS_PER_TASK 8
-#define MAX_HEADS 4 /* query heads computed side by side: 16 vectors of sums */
 
-typedef struct {
-  float query[MAX_HEAD_DIM] __attribute__((aligned(64)));
-  float sum[MAX_HEAD_DIM] __attribute__((aligned(64)));
-  float weight[PAGE] __attribute__((aligned(64)));
-  float maximum, total;
-} Head;
-
-/* One page's keys, [width, 16 tokens], and values, [16 tokens, width], of one key/value head. */
-typedef struct {
-  const void *keys, *values;
-  const char *next_keys, *next_values; /* of the page after it, to be fetched meanwhile */
-  int64_t num_visible;
-} Page;
+int64_t page_offset(const Op *op, int64_t page, int64_t kv_head) {
+  int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
+  return (page * op->num_kv_heads + kv_head) * bytes;
+}
 
 static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t length, int64_t kv_head) {
-  int64_t bytes = (int64_t)op->head_dim * PAGE * (op->dtype == DTYPE_BF16 ? 2 : 4);
   int64_t last = (length - 1) / PAGE, next = i < last ? i + 1 : i;
-  int64_t at = (table[i] * (int64_t)op->num_kv_heads + kv_head) * bytes;
-  int64_t next_at = (table[next] * (int64_t)op->num_kv_heads + kv_head) * bytes;
+  int64_t at = page_offset(op, table[i], kv_head);
+  int64_t next_at = page_offset(op, table[next], kv_head);
   return (Page){
       .keys = (const char *)op->keys + at,
       .values = (const char *)op->values + at,
       .next_keys = (const char *)op->keys + next_at,
       .next_values = (const char *)op->values + next_at,
-      .num_visible = i < last ? PAGE : length - last * PAGE,
+      .seen = {0, i < last ? PAGE : (int32_t)(length - last * PAGE)},
   };
 }
 
-/* Pages lie anywhere in memory: without a hint each would start with a wait. Spread over the work
- * on the page before, the hints do not fill the queue of outstanding reads. */
-static inline void fetch(const char *next, int64_t bytes, int64_t width) {
-  for (int64_t i = 0; i < width; i += 64) __builtin_prefetch(next + bytes + i);
-}
-
 /* Turn a page's scores into weights, rescaling what was summed before if the maximum rose. */
-static inline void weigh(Head *head, f32x16 scores, int64_t width, int64_t num_visible) {
+static inline void weigh(Head *head, f32x16 scores, int64_t width) {
   static const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  scores = choose_f32(lane < (int32_t)num_visible, scores, splat(-__builtin_inff()));
+  if (head->seen.begin >= head->seen.end) {
+    *(f32x16 *)head->weight = splat(0.0f);
+    return;
+  }
+  i32x16 is_seen = (lane >= head->seen.begin) & (lane < head->seen.end);
+  scores = choose_f32(is_seen, scores, splat(-__builtin_inff()));
   float page_maximum = max_lanes(scores);
   if (page_maximum > head->maximum) {
     /* Before the first page the maximum is -inf: the factor is 0 and scales zeros. */
@@ -55,7 +43,7 @@ static inline void weigh(Head *head, f32x16 scores, int64_t width, int64_t num_v
     for (int64_t i = 0; i < width; i += LANES) *(f32x16 *)(head->sum + i) *= factor;
     head->maximum = page_maximum;
   }
-  f32x16 weights = exp_f32x16(scores - head->maximum);
+  f32x16 weights = choose_f32(is_seen, exp_f32x16(scores - head->maximum), splat(0.0f));
   head->total += sum_lanes(weights);
   *(f32x16 *)head->weight = weights;
 }
@@ -73,11 +61,10 @@ static inline __attribute__((always_inline)) void score(Head *heads, const int n
     }
   }
   for (int h = 0; h < num_heads; h++)
-    weigh(&heads[h], (chain[h][0] + chain[h][1]) + (chain[h][2] + chain[h][3]), width,
-          page.num_visible);
+    weigh(&heads[h], (chain[h][0] + chain[h][1]) + (chain[h][2] + chain[h][3]), width);
 }
 
-/* Only tokens that exist are read: what a reused page holds beyond them may be anything. */
+/* Only tokens that a head sees are read: what a reused page holds beyond them may be anything. */
 static inline __attribute__((always_inline)) void add_values(Head *heads, const int num_heads,
                                                              Page page, const int dtype,
                                                              const int64_t width,
@@ -86,7 +73,7 @@ static inline __attribute__((always_inline)) void add_values(Head *heads, const 
   for (int h = 0; h < num_heads; h++)
     for (int v = 0; v < vectors; v++) sum[h][v] = *(f32x16 *)(heads[h].sum + at + v * LANES);
   const int64_t bytes = dtype == DTYPE_BF16 ? 2 : 4;
-  for (int64_t token = 0; token < page.num_visible; token++) {
+  for (int64_t token = page.seen.begin; token < page.seen.end; token++) {
     fetch(page.next_values, (token * width + at) * bytes, vectors * LANES * bytes);
     for (int v = 0; v < vectors; v++) {
       f32x16 values = load_f32x16(page.values, token * width + at + v * LANES, dtype);
@@ -113,17 +100,19 @@ static inline __attribute__((always_inline)) void visit(Head *heads, const int n
       visit(heads, count, page, DTYPE_BF16, 64);                           \
     else if (dtype == DTYPE_BF16 && width == 128)                          \
       visit(heads, count, page, DTYPE_BF16, 128);                          \
+    else if (dtype == DTYPE_F32 && width == 64)                            \
+      visit(heads, count, page, DTYPE_F32, 64);                            \
     else                                                                   \
       visit(heads, count, page, dtype, width);                             \
     break;
 
-static void visit_page(Head *heads, int num_heads, Page page, int dtype, int64_t width) {
+void visit_page(Head *heads, int num_heads, Page page, int dtype, int64_t width) {
   switch (num_heads) {
     VISIT_CASE(1) VISIT_CASE(2) VISIT_CASE(3) VISIT_CASE(4)
   }
 }
 
-static void start_head(const Op *op, Head *head, int64_t at) {
+void start_head(const Op *op, Head *head, int64_t at) {
   for (int64_t i = 0; i < op->head_dim; i += LANES) {
     *(f32x16 *)(head->query + i) = load_f32x16(op->src, at + i, op->dtype) * op->scale;
     *(f32x16 *)(head->sum + i) = splat(0.0f);
@@ -132,7 +121,7 @@ static void start_head(const Op *op, Head *head, int64_t at) {
   head->total = 0.0f;
 }
 
-static void finish_head(const Op *op, const Head *head, int64_t at) {
+void finish_head(const Op *op, const Head *head, int64_t at) {
   for (int64_t i = 0; i < op->head_dim; i += LANES)
     store_f32x16(op->dst, at + i, op->dtype, *(f32x16 *)(head->sum + i) / head->total);
 }
@@ -146,8 +135,11 @@ static void attend(const Op *op, const Step *step, int64_t row, int64_t first_he
   int64_t source = row * op->src_stride + first_head * width;
   int64_t destination = row * op->dst_stride + first_head * width;
   for (int h = 0; h < num_heads; h++) start_head(op, &heads[h], source + h * width);
-  for (int64_t i = 0; i * PAGE < length; i++)
-    visit_page(heads, num_heads, page_at(op, table, i, length, kv_head), op->dtype, width);
+  for (int64_t i = 0; i * PAGE < length; i++) {
+    Page page = page_at(op, table, i, length, kv_head);
+    for (int h = 0; h < num_heads; h++) heads[h].seen = page.seen;
+    visit_page(heads, num_heads, page, op->dtype, width);
+  }
   for (int h = 0; h < num_heads; h++) finish_head(op, &heads[h], destination + h * width);
 }
 

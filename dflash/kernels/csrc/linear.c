@@ -13,7 +13,9 @@
 
 #define BLOCKS_PER_TASK 4
 #define ROWS_PER_TASK 128
-#define ROWS_PER_PASS 6 /* rows whose sums stay in registers together, two blocks each */
+/* Rows whose sums stay in registers together, two blocks each: a draft block of the usual eight
+ * slots is one pass, and sixteen chains keep both multipliers of a core busy. */
+#define ROWS_PER_PASS 8
 
 static inline void finish_block(const Op *op, int64_t row, int64_t block, f32x16 sum) {
   int64_t at = row * op->dst_stride + block * LANES;
@@ -100,7 +102,7 @@ static inline __attribute__((always_inline)) void pass(const Op *op, int64_t row
 #define PASS_SWITCH(dtype)                                                           \
   switch (rows) {                                                                    \
     PASS_CASE(1, dtype) PASS_CASE(2, dtype) PASS_CASE(3, dtype) PASS_CASE(4, dtype)  \
-    PASS_CASE(5, dtype) PASS_CASE(6, dtype)                                          \
+    PASS_CASE(5, dtype) PASS_CASE(6, dtype) PASS_CASE(7, dtype) PASS_CASE(8, dtype)  \
   }
 
 static void pass_of_rows(const Op *op, int64_t row, int64_t block, int rows) {

@@ -37,20 +37,40 @@ void run_copy_task(const Op *op, const Step *step, int64_t task) {
   FOR_EACH_ROW(row) copy_row(op, row, row);
 }
 
+/* The caller's rows: a tile may read past the last one, so they are copied to a buffer of ours. */
+void run_features_task(const Op *op, const Step *step, int64_t task) {
+  size_t bytes = element_bytes(op);
+  FOR_EACH_ROW(row)
+    memcpy((char *)op->dst + row * op->dst_stride * bytes,
+           (const char *)step->features + row * step->features_stride * bytes,
+           op->in_width * bytes);
+}
+
 /* x / sqrt(mean(x**2) + eps), rounded to the row's type, times the weight. Width % 16 == 0. */
+static void norm_span(const Op *op, int64_t src, int64_t dst, int64_t width) {
+  f32x16 squares = splat(0.0f);
+  for (int64_t i = 0; i < width; i += LANES) {
+    f32x16 x = load_f32x16(op->src, src + i, op->dtype);
+    squares += x * x;
+  }
+  float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)width + op->eps);
+  for (int64_t i = 0; i < width; i += LANES) {
+    f32x16 x = load_f32x16(op->src, src + i, op->dtype) * scale;
+    f32x16 w = load_f32x16(op->weight, i, op->dtype);
+    store_f32x16(op->dst, dst + i, op->dtype, rounded_to(x, op->dtype) * w);
+  }
+}
+
 void run_rms_norm_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row) norm_span(op, row * op->src_stride, row * op->dst_stride, op->in_width);
+}
+
+/* In place, head by head: src and dst are the first of the heads to norm. */
+void run_head_norm_task(const Op *op, const Step *step, int64_t task) {
   FOR_EACH_ROW(row) {
-    int64_t src = row * op->src_stride, dst = row * op->dst_stride;
-    f32x16 squares = splat(0.0f);
-    for (int64_t i = 0; i < op->in_width; i += LANES) {
-      f32x16 x = load_f32x16(op->src, src + i, op->dtype);
-      squares += x * x;
-    }
-    float scale = 1.0f / sqrtf(sum_lanes(squares) / (float)op->in_width + op->eps);
-    for (int64_t i = 0; i < op->in_width; i += LANES) {
-      f32x16 x = load_f32x16(op->src, src + i, op->dtype) * scale;
-      f32x16 w = load_f32x16(op->weight, i, op->dtype);
-      store_f32x16(op->dst, dst + i, op->dtype, rounded_to(x, op->dtype) * w);
+    for (int64_t head = 0; head < op->num_heads; head++) {
+      int64_t at = row * op->dst_stride + head * op->head_dim;
+      norm_span(op, at, at, op->head_dim);
     }
   }
 }
@@ -88,15 +108,27 @@ static void store_token(const Op *op, int64_t keys_at, int64_t page, int64_t slo
 }
 
 /* dst holds [queries | keys | values] of each token: rotate queries and keys, fill the pages. */
+static void rotate_and_store(const Op *op, const Step *step, int64_t row, int64_t page,
+                             int64_t slot) {
+  int64_t half = op->head_dim / 2, at = row * op->dst_stride;
+  const float *cosine = op->cosine + step->positions[row] * half;
+  const float *sine = op->sine + step->positions[row] * half;
+  for (int64_t head = 0; head < op->num_heads + op->num_kv_heads; head++)
+    rotate_head(op, at + head * op->head_dim, cosine, sine);
+  store_token(op, at + (int64_t)op->num_heads * op->head_dim, page, slot);
+}
+
 void run_rotate_store_task(const Op *op, const Step *step, int64_t task) {
-  int64_t half = op->head_dim / 2;
   FOR_EACH_ROW(row) {
-    int64_t position = step->positions[row], at = row * op->dst_stride;
-    const float *cosine = op->cosine + position * half, *sine = op->sine + position * half;
-    for (int64_t head = 0; head < op->num_heads + op->num_kv_heads; head++)
-      rotate_head(op, at + head * op->head_dim, cosine, sine);
     const int32_t *table = step->page_tables + step->run_of_token[row] * step->max_pages;
-    store_token(op, at + (int64_t)op->num_heads * op->head_dim, table[position / PAGE],
-                position % PAGE);
+    int64_t position = step->positions[row];
+    rotate_and_store(op, step, row, table[position / PAGE], position % PAGE);
   }
+}
+
+/* Scratch pages are counted from the last: run r has page num_pages - 1 - r. */
+void run_rotate_store_block_task(const Op *op, const Step *step, int64_t task) {
+  FOR_EACH_ROW(row)
+    rotate_and_store(op, step, row, op->num_pages - 1 - row / step->block_size,
+                     row % step->block_size);
 }

@@ -19,6 +19,11 @@ static const Kind KINDS[] = {
     [OP_ATTEND] = {count_attend_tasks, run_attend_task},
     [OP_SELECT] = {count_row_tasks, run_select_task},
     [OP_COPY] = {count_row_tasks, run_copy_task},
+    [OP_FEATURES] = {count_row_tasks, run_features_task},
+    [OP_HEAD_NORM] = {count_row_tasks, run_head_norm_task},
+    [OP_ROTATE_STORE_BLOCK] = {count_row_tasks, run_rotate_store_block_task},
+    [OP_ATTEND_BLOCK] = {count_attend_block_tasks, run_attend_block_task},
+    [OP_CONVOLVE] = {count_convolve_tasks, run_convolve_task},
 };
 
 /* How far an operation is. On a cache line of its own: every thread writes here. */

@@ -28,19 +28,34 @@ typedef u16x16 u16x16_u __attribute__((aligned(2)));
 enum { DTYPE_F32 = 0, DTYPE_BF16 = 1 };
 enum { ROWS_TOKENS = 0, ROWS_LOGITS = 1 };
 enum { EPILOGUE_STORE = 0, EPILOGUE_ADD = 1, EPILOGUE_SILU_MUL = 2, EPILOGUE_F32 = 3 };
-enum { OP_EMBED, OP_RMS_NORM, OP_LINEAR, OP_ROTATE_STORE, OP_ATTEND, OP_SELECT, OP_COPY };
+enum {
+  OP_EMBED,
+  OP_RMS_NORM,
+  OP_LINEAR,
+  OP_ROTATE_STORE,
+  OP_ATTEND,
+  OP_SELECT,
+  OP_COPY,
+  OP_FEATURES,
+  OP_HEAD_NORM,
+  OP_ROTATE_STORE_BLOCK,
+  OP_ATTEND_BLOCK,
+  OP_CONVOLVE,
+};
 
-/* One recorded operation. Strides count elements, not bytes. Mirrors native.py. */
+/* One recorded operation. Strides count elements, not bytes. Mirrors tape.py. */
 typedef struct {
   int32_t kind, rows, dtype, epilogue;
   const void *src;    /* input rows */
-  const void *weight; /* packed matrix, norm weight or embedding table */
+  const void *kernel; /* rows of dynamic kernels, [tap][group] from where this points */
+  const void *weight; /* packed matrix, norm weight, embedding table or base kernel [tap][channel] */
   void *dst;
   void *keys, *values; /* KV pages of this layer */
   const float *cosine, *sine;
-  int64_t src_stride, dst_stride;
+  int64_t src_stride, kernel_stride, dst_stride;
   int64_t in_width, out_width;
-  int32_t num_heads, num_kv_heads, head_dim, enabled;
+  int64_t num_pages, window; /* pages there are; positions within which a block sees keys */
+  int32_t num_heads, num_kv_heads, head_dim, is_causal, enabled;
   float eps, scale;
 } Op;
 
@@ -51,7 +66,9 @@ typedef struct {
   const int32_t *run_of_token;  /* [num_tokens] */
   const int32_t *page_tables;   /* [num_runs, max_pages] */
   const int32_t *logit_rows;    /* [num_logits] */
-  int64_t num_tokens, num_runs, max_pages, num_logits;
+  const void *features;         /* [num_tokens, features_stride] in the tape's type */
+  int64_t num_tokens, num_runs, max_pages, num_logits, features_stride;
+  int64_t block_size; /* slots of each run where runs are draft blocks, 1 to PAGE */
 } Step;
 
 static inline int64_t num_rows(const Op *op, const Step *step) {
@@ -80,6 +97,14 @@ static inline u16x16 narrow(f32x16 x) {
 static inline f32x16 load_f32x16(const void *base, int64_t index, int dtype) {
   if (dtype == DTYPE_BF16) return widen(*(const u16x16_u *)((const uint16_t *)base + index));
   return *(const f32x16_u *)((const float *)base + index);
+}
+
+static inline float load_f32(const void *base, int64_t index, int dtype) {
+  if (dtype == DTYPE_F32) return ((const float *)base)[index];
+  uint32_t bits = (uint32_t)((const uint16_t *)base)[index] << 16;
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
 }
 
 static inline void store_f32x16(void *base, int64_t index, int dtype, f32x16 x) {
@@ -164,6 +189,8 @@ static inline f32x16 exp_f32x16(f32x16 x) {
 int64_t count_linear_tasks(const Op *op, const Step *step);
 int64_t count_attend_tasks(const Op *op, const Step *step);
 int64_t count_row_tasks(const Op *op, const Step *step);
+int64_t count_attend_block_tasks(const Op *op, const Step *step);
+int64_t count_convolve_tasks(const Op *op, const Step *step);
 void run_linear_task(const Op *op, const Step *step, int64_t task);
 void run_attend_task(const Op *op, const Step *step, int64_t task);
 void run_rotate_store_task(const Op *op, const Step *step, int64_t task);
@@ -171,6 +198,11 @@ void run_rms_norm_task(const Op *op, const Step *step, int64_t task);
 void run_embed_task(const Op *op, const Step *step, int64_t task);
 void run_select_task(const Op *op, const Step *step, int64_t task);
 void run_copy_task(const Op *op, const Step *step, int64_t task);
+void run_features_task(const Op *op, const Step *step, int64_t task);
+void run_head_norm_task(const Op *op, const Step *step, int64_t task);
+void run_rotate_store_block_task(const Op *op, const Step *step, int64_t task);
+void run_attend_block_task(const Op *op, const Step *step, int64_t task);
+void run_convolve_task(const Op *op, const Step *step, int64_t task);
 
 /* Matrix tiles: 1 where the system lets us use them; a thread begins and ends their use. */
 int tiles_allowed(void);
