@@ -1,0 +1,35 @@
+"""Whether a drafter belongs to a target, and if not, why."""
+
+from dflash.drafters.config import DFlashConfig
+from dflash.models.config import ModelConfig
+
+
+def why_inactive(drafter: DFlashConfig, target: ModelConfig, target_fingerprint: str) -> str | None:
+    """Return why a drafter cannot draft for a target, as a sentence; None where it can.
+
+    Args:
+        drafter: The drafter's config.
+        target: The target's.
+        target_fingerprint: Of the target's checkpoint.
+    """
+    if drafter.mask_token_id >= target.vocab_size:
+        return (
+            f"the drafter's mask_token_id is {drafter.mask_token_id}, this target's embedding "
+            f"table has rows 0 to {target.vocab_size - 1}"
+        )
+    facts = (
+        ("hidden_size", drafter.hidden_size, target.hidden_size),
+        ("vocab_size", drafter.vocab_size, target.vocab_size),
+        ("num_target_layers", drafter.num_target_layers, target.num_layers),
+        ("target_fingerprint", drafter.target_fingerprint, target_fingerprint),
+    )
+    for key, its, ours in facts:
+        if its is not None and its != ours:
+            return f"the drafter was made for a target with {key} {its}, this target's is {ours}"
+    deepest = max(drafter.target_layer_ids)
+    if deepest >= target.num_layers:
+        return (
+            f"the drafter's target_layer_ids tap layer {deepest}, this target has layers 0 to "
+            f"{target.num_layers - 1}"
+        )
+    return None

@@ -1,0 +1,194 @@
+"""A drafter's checkpoint on disk: every tensor checked by name and shape before one is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dflash.drafters.config import CONV_GROUP, CONV_TAPS, DFlashConfig, dflash_config_from_json
+from dflash.errors import CheckpointError
+from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
+
+EMBEDDING = "embed_tokens.weight"
+HEAD = "lm_head.weight"
+_TARGET_IDS = "d2t"
+# Beginnings that other tools write, and the published ones.
+_ALIASES = (
+    ("midlayer.", "layers.0."),
+    ("encoder.fc.", "fc."),
+    ("encoder.output_norm_enc.", "hidden_norm."),
+)
+_CODEBOOKS = ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook")
+_REPEATED = ("t2d", "rotary_emb.inv_freq")
+_SIDES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterCheckpoint:
+    """A drafter's checkpoint whose config, names and shapes have been checked.
+
+    Attributes:
+        folder: Where it lies.
+        config: Its sizes and constants.
+        files: The files of its tensors.
+        stored_names: Under which name the file holds each tensor, by its published name. Copies
+            of the target's embedding table and head are among them where the file has them.
+    """
+
+    folder: Path
+    config: DFlashConfig
+    files: WeightFiles
+    stored_names: Mapping[str, str]
+
+    def tensor(self, name: str) -> Tensor:
+        """Return one tensor as stored, by its published name; `WeightFiles.tensors` says more."""
+        return self.files.tensor(self.stored_names[name])
+
+    def target_ids(self) -> Tensor | None:
+        """Return the target id of each column of the head; None where a column is its id.
+
+        Shapes:
+            returns: ``[draft_vocab_size]`` int64, strictly ascending.
+
+        Raises:
+            CheckpointError: The map leaves the target's vocabulary, or is not ascending.
+        """
+        if not self.config.is_reduced:
+            return None
+        offsets = self.tensor(_TARGET_IDS)
+        ids = offsets + torch.arange(len(offsets))
+        # Where columns ascend, a tie goes to the lower target id by going to the lower column.
+        ascends = bool((ids.diff() > 0).all())
+        if not ascends or int(ids[0]) < 0 or int(ids[-1]) >= self.config.vocab_size:
+            raise CheckpointError(
+                f"{self.folder}: d2t maps draft ids to target ids {int(ids.min())} to "
+                f"{int(ids.max())}; they must ascend strictly within "
+                f"[0, {self.config.vocab_size}): target id = draft id + d2t[draft id]"
+            )
+        return ids
+
+
+def open_drafter_checkpoint(folder: Path) -> DrafterCheckpoint:
+    """Return a drafter's checkpoint, checked but not yet read.
+
+    Raises:
+        CheckpointError: A file is missing or damaged, the config names what we do not compute, or
+            a tensor is missing, misshapen or one that our drafter would leave out.
+    """
+    path = folder / "config.json"
+    content = read_json(path)
+    try:
+        config = dflash_config_from_json(content)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    files = open_weight_files(folder, index_names=(_TARGET_IDS, "t2d"))
+    stored_names = _by_published_name(files)
+    _check_tensors(config, files, stored_names)
+    return DrafterCheckpoint(folder, config, files, stored_names)
+
+
+def drafter_tensor_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
+    """Return the published name and shape of every tensor of a drafter of this config.
+
+    Source:
+        The headers of the published DFlash and DFlash 2 files; the map of a reduced head as
+        speculators' files have it.
+    """
+    hidden, taps = config.hidden_size, len(config.target_layer_ids)
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc.weight": (hidden, taps * hidden),
+        "hidden_norm.weight": (hidden,),
+        "norm.weight": (hidden,),
+    }
+    layer = _layer_shapes(config)
+    for index in range(config.attention.num_layers):
+        shapes |= {f"layers.{index}.{name}": shape for name, shape in layer.items()}
+    if config.selector_rank:
+        shapes |= dict.fromkeys(_CODEBOOKS, (config.vocab_size, config.selector_rank))
+        shapes["candidate_selector.hidden_projection.weight"] = (config.selector_rank, hidden)
+    if config.is_reduced:
+        shapes[_TARGET_IDS] = (config.draft_vocab_size,)
+    return shapes
+
+
+def _layer_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
+    hidden, inner, heads = config.hidden_size, config.intermediate_size, config.attention
+    query, key_value = (n * heads.head_dim for n in (heads.num_heads, heads.num_kv_heads))
+    shapes: dict[str, tuple[int, ...]] = {
+        "input_layernorm.weight": (hidden,),
+        "self_attn.q_proj.weight": (query, hidden),
+        "self_attn.k_proj.weight": (key_value, hidden),
+        "self_attn.v_proj.weight": (key_value, hidden),
+        "self_attn.o_proj.weight": (hidden, query),
+        "self_attn.q_norm.weight": (heads.head_dim,),
+        "self_attn.k_norm.weight": (heads.head_dim,),
+        "post_attention_layernorm.weight": (hidden,),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+    }
+    if config.version == 1:
+        return shapes
+    for module in ("attention_conv", "mlp_conv"):
+        shapes[f"{module}.base_kernel"] = (_SIDES, CONV_TAPS, hidden)
+        kernels = _SIDES * CONV_TAPS * hidden // CONV_GROUP
+        shapes[f"{module}.kernel_projection.weight"] = (kernels, hidden)
+    return shapes
+
+
+def _by_published_name(files: WeightFiles) -> dict[str, str]:
+    stored: dict[str, str] = {}
+    for name in files.shapes:
+        published = _published(name)
+        if published in stored:
+            raise CheckpointError(
+                f"{files.folder} holds {published} twice, as {stored[published]} and as {name}; "
+                "remove one"
+            )
+        stored[published] = name
+    return stored
+
+
+def _published(name: str) -> str:
+    name = name.removeprefix("model.")
+    for alias, published in _ALIASES:
+        if name.startswith(alias):
+            name = published + name.removeprefix(alias)
+    # Some tools save the codebooks as embedding modules.
+    bare = name.removesuffix(".weight")
+    return bare if bare in _CODEBOOKS else name
+
+
+def _check_tensors(
+    config: DFlashConfig, files: WeightFiles, stored_names: Mapping[str, str]
+) -> None:
+    expected = drafter_tensor_shapes(config)
+    if missing := [name for name in expected if name not in stored_names]:
+        raise CheckpointError(
+            f"{files.folder} lacks {some(missing)}, which its config.json asks for; download it "
+            "again"
+        )
+    allowed = expected | {
+        EMBEDDING: (config.vocab_size, config.hidden_size),
+        HEAD: (config.draft_vocab_size, config.hidden_size),
+        _TARGET_IDS: (config.draft_vocab_size,),
+    }
+    extra = [
+        stored
+        for name, stored in stored_names.items()
+        if name not in allowed and not name.endswith(_REPEATED)
+    ]
+    if extra:
+        raise CheckpointError(
+            f"{files.folder} also holds {some(extra)}, which this engine's DFlash "
+            f"v{config.version} drafter would leave out; use a drafter of the plain architecture"
+        )
+    for name in stored_names.keys() & allowed.keys():
+        found = files.shapes[stored_names[name]]
+        if found != allowed[name]:
+            raise CheckpointError(
+                f"{files.folder}: {stored_names[name]} has shape {list(found)}, its config.json "
+                f"says {list(allowed[name])}; the two files belong to different drafters"
+            )
