@@ -1,0 +1,160 @@
+"""One door to training a drafter: prompts, regenerate, fit, export."""
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from dflash.cache_folder import cache_dir_from
+from dflash.config import EMBEDDED_MODEL
+from dflash.errors import CheckpointError, ConfigError, EngineError
+from dflash.models.checkpoint import Checkpoint, open_checkpoint
+from dflash.train.export import export_drafter
+from dflash.train.fit import Frozen, Pace, Places, fit
+from dflash.train.run_state import load_state
+from dflash.train.sequences import SequenceFolder
+from dflash.train.shape import DrafterShape
+from dflash.train.trainer import Plan
+
+# Each of these verbs has a module with its own arguments.
+_OTHER_VERBS = {"prompts": "dflash.train.prompts.__main__", "regenerate": "dflash.train.regenerate"}
+_DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in _OTHER_VERBS:
+        return importlib.import_module(_OTHER_VERBS[arguments[0]]).main(arguments[1:])
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        options.run_verb(options)
+    except EngineError as error:
+        logging.getLogger(__name__).error("%s", error)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="dflashctl train", description=__doc__)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for verb in _OTHER_VERBS:
+        verbs.add_parser(verb, help="has its own arguments: add --help", add_help=False)
+    _add_fit(verbs.add_parser("fit", help="train a drafter from stored sequences"))
+    export = verbs.add_parser("export", help="write a run's drafter in the published format")
+    export.add_argument("--run", type=Path, required=True, help="folder of the run")
+    export.add_argument("--out", type=Path, required=True, help="folder to write")
+    export.set_defaults(run_verb=_export)
+    return parser
+
+
+def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
+    add = fit_verb.add_argument
+    add("--sequences", type=Path, required=True, help="folder of shards; it may still grow")
+    add("--held-out", type=Path, required=True, help="folder of shards to measure on")
+    add("--run", type=Path, required=True, help="folder of the run; goes on from its last state")
+    add("--export", type=Path, help="folder of the drafter, rewritten with each saved state")
+    add("--model", default=EMBEDDED_MODEL, help="the target, as engine.model names it")
+    add("--mask-token-id", type=int, required=True, help="an id that no text of the target holds")
+    length = fit_verb.add_mutually_exclusive_group(required=True)
+    length.add_argument("--steps", type=int, help="length of the run in steps")
+    length.add_argument("--minutes", type=float, help="length of the run in time")
+    add("--seed", type=int, default=0)
+    add("--layers", type=int, default=2)
+    add("--block-size", type=int, default=8)
+    add("--selector-rank", type=int, default=32)
+    add("--draft-vocab-size", type=int, default=16384)
+    add("--learning-rate", type=float, default=1e-3)
+    add("--sequences-per-step", type=int, default=16)
+    add("--anchors", type=int, default=32, help="most anchors of one sequence and step")
+    add("--decay", type=float, help="weigh slots by exp(-(k-1)/decay), not by how likely reached")
+    add("--second-version-at", type=float, default=0.5, help="share of the run that trains v1")
+    add("--dtype", choices=sorted(_DTYPES), default="bfloat16", help="type to compute in")
+    add("--save-s", type=float, default=120.0)
+    add("--measure-s", type=float, default=300.0)
+    add("--held-out-sequences", type=int, default=64, help="most of them that are measured")
+    fit_verb.set_defaults(run_verb=_fit)
+
+
+def _fit(options: argparse.Namespace) -> None:
+    target = open_checkpoint(options.model, cache_dir_from(None))
+    manifest = SequenceFolder(options.sequences).manifest()
+    if manifest.fingerprint != target.fingerprint:
+        raise ConfigError(
+            f"--sequences {options.sequences} was made by another checkpoint than --model "
+            f"{options.model}; name the model that made it ({manifest.model})"
+        )
+    fit(
+        _shape(target, manifest.taps, options),
+        _frozen(target, _DTYPES[options.dtype]),
+        Places(options.sequences, options.held_out, options.run, options.export),
+        Plan(
+            seed=options.seed,
+            learning_rate=options.learning_rate,
+            sequences_per_step=options.sequences_per_step,
+            anchors_per_sequence=options.anchors,
+            decay=options.decay,
+            second_version_at=options.second_version_at,
+            steps=options.steps,
+            minutes=options.minutes,
+        ),
+        Pace(options.save_s, options.measure_s, options.held_out_sequences),
+        options.draft_vocab_size,
+    )
+
+
+def _export(options: argparse.Namespace) -> None:
+    state = load_state(options.run)
+    if state is None:
+        raise CheckpointError(f"{options.run} holds no state of a run; name the folder of --run")
+    export_drafter(state, options.out)
+
+
+def _shape(target: Checkpoint, taps: tuple[int, ...], options: argparse.Namespace) -> DrafterShape:
+    config = target.config
+    return DrafterShape(
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_layers=options.layers,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        rms_norm_eps=config.rms_norm_eps,
+        rope_theta=config.rope_theta,
+        max_position_embeddings=config.max_position_embeddings,
+        block_size=options.block_size,
+        mask_token_id=options.mask_token_id,
+        target_layer_ids=taps,
+        num_target_layers=config.num_layers,
+        vocab_size=config.vocab_size,
+        selector_rank=options.selector_rank,
+    )
+
+
+def _frozen(target: Checkpoint, dtype: torch.dtype) -> Frozen:
+    embedding = target.tensor("model.embed_tokens.weight").to(dtype)
+    tied = target.config.tie_word_embeddings
+    return Frozen(
+        embedding=embedding,
+        head=embedding if tied else target.tensor("lm_head.weight").to(dtype),
+        fingerprint=target.fingerprint,
+        always=_indispensable(target),
+    )
+
+
+def _indispensable(target: Checkpoint) -> torch.Tensor:
+    """Return special ids and single bytes: what no shortlist may miss."""
+    tokenizer = Tokenizer.from_file(str(target.folder / "tokenizer.json"))
+    special = set(tokenizer.get_added_tokens_decoder()) | set(target.config.eos_token_ids)
+    single = {number for token, number in tokenizer.get_vocab().items() if len(token) == 1}
+    return torch.tensor(sorted(special | single))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

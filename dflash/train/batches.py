@@ -1,0 +1,139 @@
+"""Which sequences and which anchors a step trains on: seeded, and resumable from a few numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dflash.train.head import DraftHead
+from dflash.train.loss import Labels
+from dflash.train.model import Blocks
+
+
+class TrainingSequence(Protocol):
+    """One conversation the target answered."""
+
+    @property
+    def token_ids(self) -> Tensor:
+        """Prompt and response, ``[tokens]``."""
+        ...
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens of the prompt."""
+        ...
+
+    @property
+    def features(self) -> Tensor:
+        """The target's tapped states, ``[tokens, taps * hidden]``; the last row is never read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one step computes.
+
+    Attributes:
+        features: Context of every sequence, packed, ``[tokens, taps * hidden]``.
+        lengths: Context tokens of each sequence.
+        blocks: The blocks to draft.
+        labels: What they should predict.
+    """
+
+    features: Tensor
+    lengths: tuple[int, ...]
+    blocks: Blocks
+    labels: Labels
+
+
+class Draw:
+    """Draws sequences without repeats until all were drawn, then starts over.
+
+    Sequences that arrive while it runs join the round at hand.
+
+    Args:
+        seed: The same seed draws the same sequences from the same arrivals.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._num_known, self._num_draws = 0, 0
+        self._waiting: list[int] = []
+
+    def next(self, count: int, num_sequences: int) -> list[int]:
+        """Return the indices of the next sequences, fewer at the end of a round.
+
+        Args:
+            count: How many are wanted.
+            num_sequences: How many there are by now; never fewer than before.
+        """
+        self._waiting.extend(range(self._num_known, num_sequences))
+        self._num_known = num_sequences
+        if not self._waiting:
+            self._waiting = list(range(num_sequences))
+        generator = torch.Generator().manual_seed(self._seed + self._num_draws)
+        self._num_draws += 1
+        order = torch.randperm(len(self._waiting), generator=generator).tolist()
+        self._waiting = [self._waiting[place] for place in order]
+        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
+        return drawn
+
+    def state(self) -> dict[str, int | list[int]]:
+        """Return what `restore` needs to draw on from here."""
+        return {"known": self._num_known, "draws": self._num_draws, "waiting": self._waiting}
+
+    def restore(self, state: dict) -> None:
+        """Continue where `state` was taken."""
+        self._num_known, self._num_draws = state["known"], state["draws"]
+        self._waiting = list(state["waiting"])
+
+
+def make_batch(
+    sequences: Sequence[TrainingSequence],
+    head: DraftHead,
+    block_size: int,
+    num_anchors: int,
+    generator: torch.Generator,
+) -> Batch:
+    """Return a batch with anchors drawn from the responses, without repeats.
+
+    Args:
+        sequences: What to train on; each has at least two tokens after its prompt.
+        head: Knows which ids can be predicted: the first other one ends its block's labels.
+        block_size: Slots of a block.
+        num_anchors: Most anchors of one sequence.
+        generator: Source of the draw.
+    """
+    features, blocks, labels = [], [], []
+    for sequence in sequences:
+        first, last = sequence.prompt_length, len(sequence.token_ids) - 2
+        order = torch.randperm(last - first + 1, generator=generator)
+        anchors = (first + order[:num_anchors]).sort().values
+        features.append(sequence.features[: int(anchors[-1])])
+        blocks.append(anchors)
+        labels.append(block_tokens(sequence.token_ids, anchors, block_size))
+    tokens = torch.cat(labels)
+    return Batch(
+        features=torch.cat(features),
+        lengths=tuple(len(part) for part in features),
+        blocks=Blocks(
+            anchor_ids=tokens[:, 0],
+            anchors=torch.cat(blocks),
+            per_sequence=tuple(len(part) for part in blocks),
+        ),
+        labels=_labels(tokens, head),
+    )
+
+
+def block_tokens(token_ids: Tensor, anchors: Tensor, block_size: int) -> Tensor:
+    """Return the tokens from each anchor on, -1 after the end, ``[anchors, block_size]``."""
+    padded = torch.nn.functional.pad(token_ids.long(), (0, block_size), value=-1)
+    return padded[anchors[:, None] + torch.arange(block_size)]
+
+
+def _labels(tokens: Tensor, head: DraftHead) -> Labels:
+    ids = tokens[:, 1:]
+    known = (ids >= 0) & (head.rows[ids] >= 0)
+    return Labels(ids, tokens[:, :-1], known.cumprod(dim=1).bool())

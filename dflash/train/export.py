@@ -1,0 +1,87 @@
+"""A trained drafter as a folder in the published format."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from dflash.cache_folder import replaced_whole
+from dflash.train.run_state import RunState
+from dflash.train.shape import DrafterShape
+
+_SECOND_VERSION_ONLY = ("attention_conv", "mlp_conv", "candidate_selector")
+
+
+def export_drafter(state: RunState, folder: Path) -> None:
+    """Write the drafter as ``config.json`` and ``model.safetensors``, replacing an older one.
+
+    A reader sees the old folder, none for a moment, or the new one; never a part.
+
+    Args:
+        state: The run's state.
+        folder: Where; its parent is made if need be.
+    """
+    with replaced_whole(folder) as part:
+        save_file(_tensors(state), part / "model.safetensors", metadata={"format": "pt"})
+        text = json.dumps(_config(state), indent=2)
+        (part / "config.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _tensors(state: RunState) -> dict[str, Tensor]:
+    tensors = {
+        name: tensor.to(torch.bfloat16).contiguous()
+        for name, tensor in state.drafter.items()
+        if state.second_version or not any(part in name for part in _SECOND_VERSION_ONLY)
+    }
+    # The published form of a reduced head: how far a target id lies above its draft id.
+    tensors["d2t"] = state.shortlist - torch.arange(len(state.shortlist))
+    return tensors
+
+
+def _config(state: RunState) -> dict[str, Any]:
+    shape = state.shape
+    name = "DFlash2DraftModel" if state.second_version else "DFlashDraftModel"
+    return {
+        "architectures": [name],
+        "model_type": "qwen3",
+        "is_causal": False,
+        "attention_bias": False,
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": shape.num_layers,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "hidden_act": "silu",
+        "layer_types": ["full_attention"] * shape.num_layers,
+        "rope_parameters": {"rope_theta": shape.rope_theta, "rope_type": "default"},
+        "max_position_embeddings": shape.max_position_embeddings,
+        "rms_norm_eps": shape.rms_norm_eps,
+        "vocab_size": shape.vocab_size,
+        "draft_vocab_size": len(state.shortlist),
+        "num_target_layers": shape.num_target_layers,
+        "tie_word_embeddings": False,
+        "dtype": "bfloat16",
+        "dflash_config": _dflash_config(shape, state),
+        "train": {"steps": state.step, "tokens": state.tokens, "seed": state.seed},
+    }
+
+
+def _dflash_config(shape: DrafterShape, state: RunState) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "block_size": shape.block_size,
+        "mask_token_id": shape.mask_token_id,
+        "target_layer_ids": list(shape.target_layer_ids),
+        "target_fingerprint": state.target_fingerprint,
+    }
+    if state.second_version:
+        config |= {
+            "conv_kernel_size": shape.conv_kernel_size,
+            "conv_group_size": shape.conv_group_size,
+            "selector_rank": shape.selector_rank,
+            "selector_top_k": shape.selector_top_k,
+        }
+    return config

@@ -1,0 +1,112 @@
+"""What a drafter is trained on: the token at each slot, and the token after a known one."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dflash.train.head import DraftHead
+from dflash.train.selector import CandidateSelector
+
+_ALPHA = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What the slots of each block should predict.
+
+    Attributes:
+        ids: Target ids, ``[blocks, slots]`` int64.
+        previous: Target ids one slot earlier, the anchor's first, ``[blocks, slots]`` int64.
+        known: Whether a slot is trained on: a prefix of each block, ``[blocks, slots]`` bool.
+    """
+
+    ids: Tensor
+    previous: Tensor
+    known: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The parts of a step's loss.
+
+    Attributes:
+        base: Weighted cross-entropy of the slots over the shortlist, a scalar.
+        selector: Weighted cross-entropy of the selector over its candidates; 0 before it trains.
+        likelihoods: What the drafter gives each label, ``[blocks, slots]``; 0 where not known.
+    """
+
+    base: Tensor
+    selector: Tensor
+    likelihoods: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """The scalar to differentiate."""
+        return self.base + self.selector
+
+
+def position_weights(known: Tensor, decay: float) -> Tensor:
+    """Return ``exp(-(k - 1) / decay)`` for known slots ``k = 1..``, 0 for the others."""
+    distance = torch.arange(known.shape[1])
+    return torch.exp(-distance / decay) * known
+
+
+def acceptance_weights(likelihoods: Tensor, known: Tensor) -> Tensor:
+    """Return weights that follow how likely each slot is to be reached and to matter.
+
+    With ``q = (1 - alpha) * likelihood + alpha``, slot ``j`` weighs the sum over ``m >= j`` of the
+    product of ``q`` over slots up to ``m``: an expected number of accepted tokens that depends
+    on slot ``j``.
+
+    Args:
+        likelihoods: What the drafter gives each label, ``[blocks, slots]``.
+        known: Which slots are trained on, ``[blocks, slots]``.
+    """
+    smoothed = (1 - _ALPHA) * likelihoods.detach() + _ALPHA
+    reached = smoothed.cumprod(dim=1) * known
+    return reached.flip(1).cumsum(dim=1).flip(1) * known
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What to minimise.
+
+    Attributes:
+        head: The target's head over the shortlist.
+        decay: Slots of one e-fold of a slot's weight; None weighs by `acceptance_weights`.
+        selector: The selector to train beside the drafter; None before it takes part.
+    """
+
+    head: DraftHead
+    decay: float | None
+    selector: CandidateSelector | None
+
+    def __call__(self, hidden: Tensor, labels: Labels) -> Loss:
+        """Return the loss of a batch.
+
+        Args:
+            hidden: Final normalised states, ``[blocks, slots, hidden]``.
+            labels: What they should predict.
+        """
+        known = labels.known
+        rows, wanted = hidden[known], labels.ids[known]
+        candidates = self.selector.top_k if self.selector else 0
+        entropy, best = self.head.cross_entropy(rows, wanted, candidates)
+        likelihoods = torch.zeros(known.shape).masked_scatter(known, (-entropy.detach()).exp())
+        weights = self._weights(likelihoods, known)[known]
+        base = (entropy * weights).sum() / weights.sum()
+        if self.selector is None:
+            return Loss(base, torch.zeros(()), likelihoods)
+        found = (best == wanted[:, None]).any(dim=1)
+        scores = self.head.logits(rows[found], best[found])
+        scores = scores + self.selector(rows[found], labels.previous[known][found], best[found])
+        place = (best[found] == wanted[found, None]).int().argmax(dim=1)
+        entropy = functional.cross_entropy(scores, place, reduction="none")
+        return Loss(base, (entropy * weights[found]).sum() / weights.sum(), likelihoods)
+
+    def _weights(self, likelihoods: Tensor, known: Tensor) -> Tensor:
+        if self.decay is None:
+            return acceptance_weights(likelihoods, known)
+        return position_weights(known, self.decay)

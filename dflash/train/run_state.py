@@ -1,0 +1,88 @@
+"""A training run on disk: its state, replaced as a whole, and its curve, a line at a time."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dflash.errors import CheckpointError
+from dflash.train.shape import DrafterShape
+
+_CHECKPOINT = "checkpoint.pt"
+_CURVE = "curve.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """All that a run needs to go on, and an export to be made.
+
+    Attributes:
+        shape: The drafter's sizes.
+        shortlist: Target ids it may predict, ascending, ``[draft_vocab]`` int64.
+        target_fingerprint: Of the checkpoint it drafts for.
+        seed: Of the run.
+        second_version: Whether convolutions and selector take part by now.
+        step: Steps taken.
+        tokens: Context and block tokens computed so far.
+        elapsed_s: Seconds spent in steps.
+        drafter: Its parameters by their published names, float32.
+        optimiser: The optimiser's own state.
+        draw: Where the draw of sequences stands.
+    """
+
+    shape: DrafterShape
+    shortlist: Tensor
+    target_fingerprint: str
+    seed: int
+    second_version: bool
+    step: int
+    tokens: int
+    elapsed_s: float
+    drafter: dict[str, Tensor]
+    optimiser: dict[str, Any]
+    draw: dict[str, Any]
+
+
+def save_state(folder: Path, state: RunState) -> None:
+    """Replace the run's state; a crash at any moment leaves the old one or the new one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{_CHECKPOINT}.part"
+    with part.open("wb") as file:
+        torch.save({name: _plain(getattr(state, name)) for name in state.__slots__}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(folder / _CHECKPOINT)
+
+
+def load_state(folder: Path) -> RunState | None:
+    """Return the run's state, None if it has none yet.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
+    path = folder / _CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        # Tensors and plain values only: such a file runs no code when it is read.
+        content = torch.load(path, weights_only=True)
+        return RunState(**{**content, "shape": DrafterShape(**content["shape"])})
+    except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError) as error:
+        raise CheckpointError(
+            f"cannot read {path} ({error}); remove it to start the run anew"
+        ) from error
+
+
+def log_line(folder: Path, entry: Mapping[str, Any]) -> None:
+    """Append one line to the run's curve."""
+    with (folder / _CURVE).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(dict(entry)) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    return asdict(value) if isinstance(value, DrafterShape) else value

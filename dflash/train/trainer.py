@@ -1,0 +1,187 @@
+"""The training loop: steps until the plan is done, with a checkpoint to go on from."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dflash.train.batches import Batch, Draw, TrainingSequence, make_batch
+from dflash.train.head import DraftHead
+from dflash.train.loss import Loss, Objective
+from dflash.train.model import Drafter
+from dflash.train.run_state import RunState
+
+_WARM_UP = 0.04
+_CLIP = 1.0
+_LAST_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to train.
+
+    Attributes:
+        seed: Of every draw, and of the first parameters.
+        learning_rate: At its peak.
+        sequences_per_step: Sequences of one step.
+        anchors_per_sequence: Most anchors drawn from one sequence and step.
+        decay: Slots of one e-fold of a slot's weight; None weighs slots by how likely they are
+            to be reached.
+        second_version_at: Share of the run after which convolutions and selector take part.
+        steps: Steps of the run; None when `minutes` bounds it.
+        minutes: Time the run may train for; None when `steps` bounds it.
+    """
+
+    seed: int
+    learning_rate: float
+    sequences_per_step: int
+    anchors_per_sequence: int
+    decay: float | None
+    second_version_at: float
+    steps: int | None
+    minutes: float | None
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Return the rate at a share of the run, in [0, 1]: up linearly, down along a cosine."""
+        if progress < _WARM_UP:
+            return self.learning_rate * (progress / _WARM_UP)
+        share = (progress - _WARM_UP) / (1 - _WARM_UP)
+        falling = 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+        return self.learning_rate * (_LAST_SHARE + (1 - _LAST_SHARE) * falling)
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What one step did.
+
+    Attributes:
+        step: Its number, from 1.
+        base_loss: Of the slots' predictions.
+        selector_loss: Of the selector; 0 before it takes part.
+        likelihood: Mean likelihood of the first slot's labels.
+        grad_norm: Length of the gradient before it was clipped.
+    """
+
+    step: int
+    base_loss: float
+    selector_loss: float
+    likelihood: float
+    grad_norm: float
+
+
+class Trainer:
+    """A drafter in training.
+
+    Args:
+        drafter: What to train.
+        embedding: The target's embedding table in the type to compute in, ``[vocab, hidden]``.
+        head: The target's head over the shortlist, in the same type.
+        plan: How to train.
+        clock: Seconds from any start; only differences matter.
+    """
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        embedding: Tensor,
+        head: DraftHead,
+        plan: Plan,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.drafter, self.plan = drafter, plan
+        self.step, self.tokens, self.elapsed_s = 0, 0, 0.0
+        self._embedding, self._head, self._clock = embedding, head, clock
+        self._draw = Draw(plan.seed)
+        self._optimiser = torch.optim.AdamW(
+            drafter.parameters(),
+            lr=plan.learning_rate,
+            betas=(0.9, 0.95),
+            weight_decay=0.0,
+            fused=True,
+        )
+
+    @property
+    def progress(self) -> float:
+        """Share of the run that is done, in [0, 1]."""
+        if self.plan.steps is not None:
+            return min(self.step / self.plan.steps, 1.0)
+        return min(self.elapsed_s / (60 * (self.plan.minutes or 1.0)), 1.0)
+
+    @property
+    def second_version(self) -> bool:
+        """Whether convolutions and selector take part by now."""
+        return self.progress >= self.plan.second_version_at
+
+    def train_step(self, sequences: Sequence[TrainingSequence]) -> StepReport:
+        """Take one step.
+
+        Args:
+            sequences: All there are by now; they may grow between steps, at the end.
+        """
+        started = self._clock()
+        batch = self._batch(sequences)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.plan.learning_rate_at(self.progress)
+        loss = self._loss(batch)
+        self._optimiser.zero_grad(set_to_none=True)
+        loss.total.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), _CLIP)
+        self._optimiser.step()
+        tokens = len(batch.features) + self.drafter.shape.block_size * len(batch.blocks.anchors)
+        self.step, self.tokens = self.step + 1, self.tokens + tokens
+        self.elapsed_s += self._clock() - started
+        return StepReport(
+            step=self.step,
+            base_loss=float(loss.base.detach()),
+            selector_loss=float(loss.selector.detach()),
+            likelihood=float(loss.likelihoods[:, 0].mean()),
+            grad_norm=float(norm),
+        )
+
+    def state(self, target_fingerprint: str) -> RunState:
+        """Return all that `restore` needs to go on as if never stopped.
+
+        Args:
+            target_fingerprint: Of the checkpoint the drafter is trained for.
+        """
+        return RunState(
+            shape=self.drafter.shape,
+            shortlist=self._head.ids,
+            target_fingerprint=target_fingerprint,
+            seed=self.plan.seed,
+            second_version=self.second_version,
+            step=self.step,
+            tokens=self.tokens,
+            elapsed_s=self.elapsed_s,
+            drafter=self.drafter.state_dict(),
+            optimiser=self._optimiser.state_dict(),
+            draw=self._draw.state(),
+        )
+
+    def restore(self, state: RunState) -> None:
+        """Go on from a state."""
+        self.drafter.load_state_dict(state.drafter)
+        self._optimiser.load_state_dict(state.optimiser)
+        self._draw.restore(state.draw)
+        self.step, self.tokens, self.elapsed_s = state.step, state.tokens, state.elapsed_s
+
+    def _batch(self, sequences: Sequence[TrainingSequence]) -> Batch:
+        plan = self.plan
+        drawn = self._draw.next(plan.sequences_per_step, len(sequences))
+        return make_batch(
+            [sequences[index] for index in drawn],
+            self._head,
+            self.drafter.shape.block_size,
+            plan.anchors_per_sequence,
+            torch.Generator().manual_seed(plan.seed + self.step),
+        )
+
+    def _loss(self, batch: Batch) -> Loss:
+        second = self.second_version
+        selector = self.drafter.candidate_selector if second else None
+        context = self.drafter.context(batch.features.to(self._embedding.dtype), batch.lengths)
+        hidden = self.drafter(context, batch.blocks, self._embedding, second)
+        return Objective(self._head, self.plan.decay, selector)(hidden, batch.labels)
