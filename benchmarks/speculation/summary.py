@@ -118,7 +118,7 @@ def _grid_table(grid: Grid, temperature: float) -> Table:
 
 def _length_text(parts: Sequence[Acceptance]) -> str:
     whole = sum(parts, Acceptance())
-    return f"{whole.length:.2f}" if whole.num_verified else "-"
+    return f"{whole.length:.2f}" if whole.num_drafting else "-"
 
 
 def acceptance_figures(found: Mapping[tuple[str, float], Acceptance]) -> dict[str, float]:
@@ -126,7 +126,7 @@ def acceptance_figures(found: Mapping[tuple[str, float], Acceptance]) -> dict[st
     return {
         marked(f"acceptance_length@_{task}", temperature): acceptance.length
         for (task, temperature), acceptance in found.items()
-        if acceptance.num_verified
+        if acceptance.num_drafting
     }
 
 

@@ -1,65 +1,50 @@
 """What one visit to the engine brought: the samples that figures are made of."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, field
 
-from dflash.stats import StepStats
+from dflash.stats import Grades, StepStats
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """Drafts verified and kept.
+    """What became of drafts.
 
     Attributes:
-        num_verified: Sequences that had drafts verified, summed over steps.
-        num_accepted: Drafts kept; extra tokens are not in this count.
-        graded: Drafts verified at each position whose predecessors were all kept, first to last.
-        accepted: Of those, the ones kept.
+        num_drafting: Sequences that had drafts verified, summed over steps.
+        num_accepted: Drafts emitted; extra tokens are not in this count.
+        grades: Drafts right and wrong, by position.
     """
 
-    num_verified: int = 0
+    num_drafting: int = 0
     num_accepted: int = 0
-    graded: tuple[int, ...] = ()
-    accepted: tuple[int, ...] = ()
+    grades: Grades = field(default_factory=Grades)
 
     def __add__(self, other: "Acceptance") -> "Acceptance":
         return Acceptance(
-            self.num_verified + other.num_verified,
+            self.num_drafting + other.num_drafting,
             self.num_accepted + other.num_accepted,
-            _summed(self.graded, other.graded),
-            _summed(self.accepted, other.accepted),
+            self.grades.plus(other.grades),
         )
 
     @property
     def length(self) -> float:
         """Mean tokens emitted per verified sequence and step, the extra one included."""
-        return 1.0 + self.num_accepted / self.num_verified
+        return 1.0 + self.num_accepted / self.num_drafting
 
     @property
     def by_position(self) -> tuple[float, ...]:
-        """Share kept at each position, of the drafts whose predecessors were all kept."""
-        return tuple(
-            kept / graded for kept, graded in zip(self.accepted, self.graded, strict=True) if graded
-        )
+        """Share of right drafts at each position, where all before were right."""
+        pairs = zip(self.grades.verified_accepted, self.grades.verified_graded, strict=True)
+        return tuple(right / graded for right, graded in pairs if graded)
 
 
 def acceptance_of(steps: Iterable[StepStats]) -> Acceptance:
     """Return the sums over these steps."""
-    parts = (
-        Acceptance(
-            step.num_drafting,
-            step.num_accepted_tokens,
-            step.verified_graded,
-            step.verified_accepted,
-        )
-        for step in steps
+    return sum(
+        (Acceptance(step.num_drafting, step.num_accepted_tokens, step) for step in steps),
+        Acceptance(),
     )
-    return sum(parts, Acceptance())
-
-
-def _summed(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(sum, zip_longest(left, right, fillvalue=0)))
 
 
 @dataclass(frozen=True, slots=True)

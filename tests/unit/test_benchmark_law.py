@@ -9,6 +9,9 @@ import torch
 from benchmarks.law.chi_square import chi_square_p
 from benchmarks.law.laws import law_of, truncated_softmax
 from benchmarks.law.rates import Rates, mean_of, rates_at
+from benchmarks.law.recorded import RecordedWalk
+from dflash.drafters.base import DraftRow
+from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
 from dflash.noise import NoiseKey, gumbel_noise
 from dflash.request import SamplingParams
@@ -134,3 +137,46 @@ def test_a_mean_is_taken_of_each_chance():
     assert mean_of([Rates(0.2, 0.4, 0.0), Rates(0.4, 0.8, 1.0)]) == Rates(
         pytest.approx(0.3), pytest.approx(0.6), pytest.approx(0.5)
     )
+
+
+@pytest.mark.parametrize("is_reduced", [False, True])
+def test_the_laws_taken_down_with_the_noise_give_the_drafts_that_were_walked(is_reduced: bool):
+    draw = torch.Generator().manual_seed(3)
+    rows = [
+        DraftRow(5, 40, (0, 1, 2), num_drafts=4, temperature=0.7, seed=11, choice=0),
+        DraftRow(2, 9, (3,), num_drafts=2, temperature=0.0, seed=12, choice=0),
+        DraftRow(7, 3, (4,), num_drafts=3, temperature=2.0, seed=12, choice=1),
+    ]
+    selector = Selector(torch.randn(60, 8, generator=draw), torch.randn(60, 8, generator=draw))
+    walk = RecordedWalk(walk_reference)
+
+    drafts = walk(
+        WalkInput(
+            logits=4 * torch.randn(9, 30, generator=draw),
+            states=torch.randn(9, 8, generator=draw),
+            rows=rows,
+            scoring=Scoring(
+                num_candidates=16,
+                multiplier=0.5,
+                softcap=3.0,
+                target_ids=torch.arange(0, 60, 2) if is_reduced else None,
+                selector=selector,
+            ),
+        )
+    )
+
+    walked = {
+        (row.seed, row.choice, row.position + 1 + slot): token_id
+        for row, chosen in zip(rows, drafts, strict=True)
+        for slot, token_id in enumerate(chosen)
+        if row.temperature
+    }
+    redrawn = {
+        place: int(
+            each.candidates[np.argmax(np.log(each.law) + gumbel_noise(key, each.candidates))]
+        )
+        for place, each in walk.laws.items()
+        for key in [NoiseKey(*place)]
+    }
+    assert len(walked) == 7
+    assert redrawn == walked

@@ -22,7 +22,7 @@ from benchmarks.speculation.visits import (
     ids_that_differ,
 )
 from dflash.plan import ContextMode
-from dflash.stats import StepStats
+from dflash.stats import Grades, StepStats
 
 AT_1 = Load(concurrency=1, num_requests=2, max_tokens=4, temperature=0.0)
 AT_8_WARM = Load(concurrency=8, num_requests=8, max_tokens=4, temperature=1.0)
@@ -128,8 +128,8 @@ def test_acceptance_counts_the_extra_token_and_each_position_by_those_that_reach
 
 def test_tasks_without_a_verified_draft_have_no_figure_and_a_dash():
     found = {
-        ("mix", 0.0): Acceptance(2, 3, (2,), (2,)),
-        ("mix", 1.0): Acceptance(2, 1, (2,), (1,)),
+        ("mix", 0.0): Acceptance(2, 3, Grades((2,), (2,))),
+        ("mix", 1.0): Acceptance(2, 1, Grades((2,), (1,))),
         ("mbpp", 0.0): Acceptance(),
     }
 
