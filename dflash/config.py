@@ -6,6 +6,9 @@ from enum import StrEnum
 from dflash.errors import ConfigError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
+AUTO_DRAFTER = "auto"
+# Slots of the longest draft block: it has to fit one page.
+MAX_BLOCK_SIZE = 16
 
 
 class Dtype(StrEnum):
@@ -87,6 +90,32 @@ class EngineLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculationConfig:
+    """Which drafter proposes tokens, and how many at first.
+
+    Attributes:
+        drafter: A folder or a hub id of a drafter's checkpoint; ``auto`` takes the embedded
+            model's own, where that is served and the drafter fits; None takes none.
+        draft_length: Draft tokens verified for each request and step; 0 decodes plainly.
+    """
+
+    drafter: str | None = AUTO_DRAFTER
+    draft_length: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.draft_length < MAX_BLOCK_SIZE:
+            raise ConfigError(
+                f"engine.speculation.draft_length must be in [0, {MAX_BLOCK_SIZE - 1}], got "
+                f"{self.draft_length}"
+            )
+        if self.draft_length and self.drafter is None:
+            raise ConfigError(
+                f"engine.speculation.draft_length is {self.draft_length}, but there is no drafter; "
+                "name one in engine.speculation.drafter, or set draft_length to 0"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class EngineConfig:
     """Everything the engine needs to load a model and start.
 
@@ -100,6 +129,7 @@ class EngineConfig:
             ``$DFLASH_CACHE_DIR`` or the user's cache: they belong to the machine, not to a model.
         kv_cache: The pages.
         limits: The bounds of a step, replaceable at run time.
+        speculation: The drafter.
     """
 
     model: str = EMBEDDED_MODEL
@@ -110,6 +140,7 @@ class EngineConfig:
     cache_dir: str | None = None
     kv_cache: KVCacheConfig = field(default_factory=KVCacheConfig)
     limits: EngineLimits = field(default_factory=EngineLimits)
+    speculation: SpeculationConfig = field(default_factory=SpeculationConfig)
 
     def __post_init__(self) -> None:
         if self.max_model_len is not None and self.max_model_len < 2:

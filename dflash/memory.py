@@ -1,6 +1,7 @@
 """Where the memory goes, in bytes, by component: planned before anything is loaded."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dflash.config import Dtype, EngineConfig, EngineLimits
@@ -11,10 +12,30 @@ from dflash.program import Embed, Linear, Program, RmsNorm, Rows
 
 GIB = 1 << 30
 MIB = 1 << 20
-_FLOAT32_BYTES = 4
-_DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT32: 4}
+FLOAT32_BYTES = 4
+DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT32: 4}
 # A verify run: the anchor and the longest draft.
 _MAX_LOGIT_ROWS_PER_SEQ = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterSizes:
+    """What a drafter will hold.
+
+    Attributes:
+        weights_bytes: Weights of its own, and its rotary table.
+        page_bytes: Keys and values of one page; it has as many pages as the target, and scratch.
+        num_scratch_pages: Pages for draft blocks.
+        activation_bytes: Buffers of its largest passes.
+    """
+
+    weights_bytes: int
+    page_bytes: int
+    num_scratch_pages: int
+    activation_bytes: int
+
+
+NO_DRAFTER = DrafterSizes(0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +51,8 @@ class MemoryPlan:
         total_bytes: What this process may use in all.
         num_pages: Pages in ``kv_reserved_bytes``.
         page_size: Tokens a page holds.
+        drafter_weights_bytes: As ``weights_bytes``, of the drafter; 0 without one.
+        drafter_kv_bytes: Its KV pages, scratch pages included.
     """
 
     weights_bytes: int
@@ -40,6 +63,8 @@ class MemoryPlan:
     total_bytes: int
     num_pages: int
     page_size: int
+    drafter_weights_bytes: int = 0
+    drafter_kv_bytes: int = 0
 
     def __post_init__(self) -> None:
         parts = self.parts
@@ -51,10 +76,15 @@ class MemoryPlan:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Bytes of each component by its name."""
+        """Bytes of each component by its name; the drafter's only where there is one."""
+        drafter = {
+            "drafter weights": self.drafter_weights_bytes,
+            "drafter KV pages": self.drafter_kv_bytes,
+        }
         return {
             "weights": self.weights_bytes,
             "KV pages": self.kv_reserved_bytes,
+            **(drafter if self.drafter_weights_bytes else {}),
             "activation peak": self.activation_peak_bytes,
             "other": self.other_bytes,
             "headroom": self.headroom_bytes,
@@ -62,7 +92,11 @@ class MemoryPlan:
 
 
 def plan_memory(
-    model: ModelConfig, engine: EngineConfig, total_bytes: int, other_bytes: int
+    model: ModelConfig,
+    engine: EngineConfig,
+    total_bytes: int,
+    other_bytes: int,
+    drafter: DrafterSizes = NO_DRAFTER,
 ) -> MemoryPlan:
     """Return the plan, from sizes alone.
 
@@ -71,34 +105,35 @@ def plan_memory(
         engine: The settings.
         total_bytes: What this process may use in all.
         other_bytes: What is in use already.
+        drafter: What a drafter adds.
 
     Raises:
         ConfigError: The parts exceed the total, or the pages cannot hold one sequence of
             ``max_model_len``. The message holds the sum and the settings that would fit.
     """
     program = program_for(model)
-    page_bytes = program.attention.elements_per_page * _DTYPE_BYTES[engine.dtype]
+    page_bytes = program.attention.elements_per_page * DTYPE_BYTES[engine.dtype]
     num_pages = int(engine.kv_cache.memory_gib * GIB) // page_bytes
-    parts = {
-        "weights": weights_bytes(model, engine),
-        "KV pages": num_pages * page_bytes,
-        "activation peak": activation_peak_bytes(program, engine.limits, engine.dtype),
-        "other": other_bytes,
+    activations_bytes = activation_peak_bytes(program, engine.limits, engine.dtype)
+    sizes = {
+        "weights_bytes": weights_bytes(model, engine),
+        "kv_reserved_bytes": num_pages * page_bytes,
+        "drafter_weights_bytes": drafter.weights_bytes,
+        "drafter_kv_bytes": (num_pages + drafter.num_scratch_pages) * drafter.page_bytes,
+        "activation_peak_bytes": activations_bytes + drafter.activation_bytes,
+        "other_bytes": other_bytes,
     }
-    headroom_bytes = total_bytes - sum(parts.values())
-    if headroom_bytes < 0:
-        raise ConfigError(_does_not_fit(parts, total_bytes))
-    _check_longest_sequence(model, engine, num_pages, page_bytes)
-    return MemoryPlan(
-        weights_bytes=parts["weights"],
-        kv_reserved_bytes=parts["KV pages"],
-        activation_peak_bytes=parts["activation peak"],
-        other_bytes=other_bytes,
-        headroom_bytes=headroom_bytes,
-        total_bytes=total_bytes,
+    plan = MemoryPlan(
+        **sizes,
+        headroom_bytes=max(total_bytes - sum(sizes.values()), 0),
+        total_bytes=max(total_bytes, sum(sizes.values())),
         num_pages=num_pages,
         page_size=engine.kv_cache.page_size,
     )
+    if plan.total_bytes > total_bytes:
+        raise ConfigError(_does_not_fit(plan, total_bytes, page_bytes, drafter.page_bytes))
+    _check_longest_sequence(model, engine, num_pages, page_bytes)
+    return plan
 
 
 def weights_bytes(model: ModelConfig, engine: EngineConfig) -> int:
@@ -117,26 +152,27 @@ def weights_bytes(model: ModelConfig, engine: EngineConfig) -> int:
     elements = sum(math.prod(shapes[name]) for name in names)
     positions = max_model_len(model, engine.max_model_len)
     # A sine and a cosine for half of the head's dimensions each.
-    rotary_bytes = positions * model.head_dim * _FLOAT32_BYTES
-    return elements * _DTYPE_BYTES[engine.dtype] + rotary_bytes
+    rotary_bytes = positions * model.head_dim * FLOAT32_BYTES
+    return elements * DTYPE_BYTES[engine.dtype] + rotary_bytes
 
 
 def activation_peak_bytes(program: Program, limits: EngineLimits, dtype: Dtype) -> int:
     """Return the bytes of the forward's buffers in the largest step that ``limits`` allow.
 
-    Every buffer of the program has one row a token or one row a wanted logit. Logits are wanted
-    for at most one verify run of each sequence, and never for more rows than the step has.
+    Logits are wanted for at most one verify run of each sequence, and never for more rows than the
+    step has.
     """
-    rows = {
-        Rows.TOKENS: limits.max_num_batched_tokens,
-        Rows.LOGITS: min(
-            limits.max_num_seqs * _MAX_LOGIT_ROWS_PER_SEQ, limits.max_num_batched_tokens
-        ),
-    }
+    num_logits = min(limits.max_num_seqs * _MAX_LOGIT_ROWS_PER_SEQ, limits.max_num_batched_tokens)
+    rows = {Rows.TOKENS: limits.max_num_batched_tokens, Rows.LOGITS: num_logits}
+    return buffer_bytes(program, rows, dtype)
+
+
+def buffer_bytes(program: Program, rows: Mapping[Rows, int], dtype: Dtype) -> int:
+    """Return the bytes of a program's buffers for a number of rows of each kind."""
     return sum(
         rows[buffer.rows]
         * buffer.width
-        * (_FLOAT32_BYTES if buffer.is_float32 else _DTYPE_BYTES[dtype])
+        * (FLOAT32_BYTES if buffer.is_float32 else DTYPE_BYTES[dtype])
         for buffer in program.buffers.values()
     )
 
@@ -155,10 +191,15 @@ def format_plan(plan: MemoryPlan) -> str:
     return "\n".join(["memory plan", *rows])
 
 
-def _does_not_fit(parts: dict[str, int], total_bytes: int) -> str:
+def _does_not_fit(
+    plan: MemoryPlan, total_bytes: int, page_bytes: int, drafter_page_bytes: int
+) -> str:
+    parts = {name: size for name, size in plan.parts.items() if name != "headroom"}
     written_out = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
-    needed_bytes = sum(parts.values())
-    largest_gib = _rounded_down(total_bytes - needed_bytes + parts["KV pages"])
+    paged_bytes = plan.num_pages * (page_bytes + drafter_page_bytes)
+    room_bytes = max(total_bytes - plan.total_bytes + paged_bytes, 0)
+    # Each page takes a page of the drafter's with it.
+    largest_gib = _rounded_down(room_bytes // (page_bytes + drafter_page_bytes) * page_bytes)
     if largest_gib > 0:
         fix = f"set engine.kv_cache.memory_gib to at most {largest_gib}"
     else:
@@ -167,7 +208,7 @@ def _does_not_fit(parts: dict[str, int], total_bytes: int) -> str:
             "engine.limits, or give the process more memory"
         )
     return (
-        f"the engine does not fit: {written_out} = {_mib(needed_bytes)}, but this process may "
+        f"the engine does not fit: {written_out} = {_mib(plan.total_bytes)}, but this process may "
         f"use {_mib(total_bytes)}; {fix}"
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dflash.config import MAX_BLOCK_SIZE
 from dflash.drafters.layer_kinds import LayerKind, layer_kinds
 from dflash.drafters.speculators import flattened
 from dflash.errors import CheckpointError
@@ -17,7 +18,6 @@ from dflash.models.config_values import (
 )
 from dflash.program import AttentionShape
 
-MAX_BLOCK_SIZE = 16
 MAX_CANDIDATES = 16
 CONV_TAPS = 2
 CONV_GROUP = 16
