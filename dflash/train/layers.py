@@ -27,7 +27,7 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, eps: float) -> Tensor:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).float()
         scale = torch.rsqrt(norm.square() / x.shape[-1] + eps).to(x.dtype)
         y = x * scale
         ctx.save_for_backward(y, scale)
@@ -57,21 +57,23 @@ class Linear(nn.Module):
 class Rotary:
     """Rotary positions over the whole head, half-split layout.
 
-    Shapes:
-        cos, sin: ``[num_positions, 1, head_dim]`` float32.
+    Args:
+        head_dim: Width of a head.
+        theta: Base of the frequencies.
+        positions: ``[rows]``.
+        dtype: Type to turn in.
     """
 
-    def __init__(self, head_dim: int, theta: float, positions: Tensor) -> None:
+    def __init__(self, head_dim: int, theta: float, positions: Tensor, dtype: torch.dtype) -> None:
         frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-        angles = positions.double()[:, None] * frequencies
-        angles = torch.cat([angles, angles], dim=-1)[:, None, :]
-        self.cos, self.sin = angles.cos().float(), angles.sin().float()
+        angles = positions.double()[:, None, None] * frequencies
+        cos, sin = angles.cos(), angles.sin()
+        self._cos = torch.cat([cos, cos], dim=-1).to(dtype)
+        self._sin = torch.cat([-sin, sin], dim=-1).to(dtype)
 
     def turn(self, x: Tensor) -> Tensor:
-        """Return ``x [num_positions, heads, head_dim]`` turned to its positions."""
-        first, second = x.float().chunk(2, dim=-1)
-        turned = x.float() * self.cos + torch.cat([-second, first], dim=-1) * self.sin
-        return turned.to(x.dtype)
+        """Return ``x [rows, heads, head_dim]`` turned to its positions."""
+        return x * self._cos + x.roll(x.shape[-1] // 2, dims=-1) * self._sin
 
 
 class Attention(nn.Module):
@@ -140,10 +142,11 @@ def attend(
     rows = (rows * head_dim**-0.5).reshape(kv_heads, num_blocks, -1, head_dim)
     far = rows.flatten(1, 2) @ context_keys.permute(1, 2, 0)
     far = far.view(kv_heads, num_blocks, -1, length)
-    hidden = torch.arange(length) >= anchors[:, None]
-    far = far.masked_fill(hidden[:, None, :], -torch.inf)
     near = rows @ block_keys.permute(2, 0, 3, 1)
-    weights = torch.cat([far, near], dim=-1).softmax(dim=-1)
+    # Added rather than filled in: the gradient passes a sum without another pass over memory.
+    mask = torch.zeros(num_blocks, 1, length + slots, dtype=queries.dtype)
+    mask[:, 0, :length][torch.arange(length) >= anchors[:, None]] = -torch.inf
+    weights = (torch.cat([far, near], dim=-1) + mask).softmax(dim=-1)
     far, near = weights.split([length, slots], dim=-1)
     mixed = near @ block_values.permute(2, 0, 1, 3)
     mixed = mixed + (far.flatten(1, 2) @ context_values.transpose(0, 1)).view_as(mixed)

@@ -90,7 +90,8 @@ class Drafter(nn.Module):
             lengths: Tokens of each sequence.
         """
         states = self.hidden_norm(self.fc(features))
-        rotary = self._rotary(torch.cat([torch.arange(length) for length in lengths]))
+        positions = torch.cat([torch.arange(length) for length in lengths])
+        rotary = self._rotary(positions, states.dtype)
         layers = tuple(layer.self_attn.keys_values(states, rotary) for layer in self.layers)
         return Context(layers, lengths)
 
@@ -111,7 +112,8 @@ class Drafter(nn.Module):
         slots = self.shape.block_size
         ids = torch.full((len(blocks.anchors), slots), self.shape.mask_token_id)
         ids[:, 0] = blocks.anchor_ids
-        rotary = self._rotary((blocks.anchors[:, None] + torch.arange(slots)).flatten())
+        positions = (blocks.anchors[:, None] + torch.arange(slots)).flatten()
+        rotary = self._rotary(positions, embedding.dtype)
         x = embedding[ids]
         for layer, keys_values in zip(self.layers, context.layers, strict=True):
             past = _by_sequence(keys_values, context.lengths)
@@ -122,8 +124,8 @@ class Drafter(nn.Module):
             x = layer(x, attention, convolving)
         return self.norm(x[:, 1:])
 
-    def _rotary(self, positions: Tensor) -> Rotary:
-        return Rotary(self.shape.head_dim, self.shape.rope_theta, positions)
+    def _rotary(self, positions: Tensor, dtype: torch.dtype) -> Rotary:
+        return Rotary(self.shape.head_dim, self.shape.rope_theta, positions, dtype)
 
 
 def _around(
