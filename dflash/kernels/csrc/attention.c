@@ -26,13 +26,10 @@ static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t lengt
   };
 }
 
-/* Turn a page's scores into weights, rescaling what was summed before if the maximum rose. */
+/* Turn a page's scores into weights, rescaling what was summed before if the maximum rose. What the
+ * head does not see weighs nothing: where it sees nothing at all, its maximum and sums stay. */
 static inline void weigh(Head *head, f32x16 scores, int64_t width) {
   static const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  if (head->seen.begin >= head->seen.end) {
-    *(f32x16 *)head->weight = splat(0.0f);
-    return;
-  }
   i32x16 is_seen = (lane >= head->seen.begin) & (lane < head->seen.end);
   scores = choose_f32(is_seen, scores, splat(-__builtin_inff()));
   float page_maximum = max_lanes(scores);
