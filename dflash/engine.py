@@ -11,19 +11,24 @@ from torch import Tensor
 from dflash.admission import check_queue, check_request
 from dflash.batch import batch_from_runs
 from dflash.config import EngineLimits
-from dflash.errors import EngineError, RequestError
+from dflash.drafters.base import Drafter
+from dflash.drafting import Drafted, Drafting, Fed
+from dflash.errors import RequestError
 from dflash.exactness import ExactnessReport
+from dflash.grading import grade
+from dflash.grants import NO_DRAFTER, Grants
 from dflash.kv_cache import KVCache
+from dflash.plan import ContextMode, DraftPlan, FixedPlanner, Planner, PlanSignals
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
-from dflash.sampling import choose
-from dflash.schedule import Schedule, Turn, Verdict
+from dflash.schedule import Computed, Schedule, Verdict
 from dflash.scheduler import Scheduler
 from dflash.sequence import Sequence
 from dflash.stats import EngineCounts, StepStats
+from dflash.step_counts import count_step
 from dflash.target import Target, TargetFacts
+from dflash.verify import STEP_FAILED, verify
 
 _logger = logging.getLogger(__name__)
-_STEP_FAILED = "the engine failed while computing this request; retry it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +57,31 @@ class Engine:
         scheduler: Who computes what.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two have a default and a name
         self,
         target: Target,
         limits: EngineLimits,
         *,
+        drafter: Drafter | None = None,
+        planner: Planner | None = None,
         model_folder: Path | None = None,
         exactness: ExactnessReport | None = None,
         prefix_caching: bool = True,
         observe: Callable[[Schedule, Tensor], None] | None = None,
+        audit: Callable[[list[Verdict], Tensor], None] | None = None,
     ) -> None:
         """Start with empty books.
 
         Args:
             target: What computes the steps.
             limits: Bounds of a step and of the queue.
+            drafter: What drafts; None decodes plainly.
+            planner: How far to speculate; None is not at all.
             model_folder: Where the model's tokenizer lies.
             exactness: What the target promises.
             prefix_caching: Whether full pages are kept and shared.
-            observe: Sees each step's schedule and logits before tokens are chosen: for audits.
+            observe: Sees each step's schedule and logits before tokens are chosen.
+            audit: Sees each step's verdicts and logits before anything is committed.
         """
         self.facts: TargetFacts = target.facts
         self.model_folder = model_folder
@@ -78,9 +89,17 @@ class Engine:
         self.kv_cache = KVCache(
             self.facts.num_pages, self.facts.page_size, prefix_caching=prefix_caching
         )
-        self.scheduler = Scheduler(self.kv_cache, limits)
+        self._draft_facts = NO_DRAFTER if drafter is None else drafter.facts
+        grants = Grants(self.kv_cache, self._draft_facts)
+        self.scheduler = Scheduler(self.kv_cache, limits, grants)
         self._target = target
+        self._drafting = (
+            None if drafter is None else Drafting(drafter, grants, self.facts.vocab_size)
+        )
+        self._planner: Planner = planner or FixedPlanner()
+        self._last = StepStats()
         self._observe = observe
+        self._audit = audit
         self._live: dict[str, Sequence] = {}
 
     @property
@@ -143,20 +162,30 @@ class Engine:
         """Replace the bounds; those already running stay."""
         self.scheduler.limits = limits
 
+    def set_planner(self, planner: Planner) -> None:
+        """Let another planner decide from the next step on."""
+        self._planner = planner
+
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""
         started_s = time.perf_counter()
-        schedule = self.scheduler.schedule()
+        signals = PlanSignals(self.counts, self.scheduler.decoding, self._last)
+        plan = self._planner.plan(signals)
+        schedule = self.scheduler.schedule(plan)
         if not schedule.turns:
             return StepResult((), StepStats())
         with self.kv_cache.step():
-            verdicts, fault = self._compute(schedule)
-            outputs = self.scheduler.commit(verdicts)
+            computed = self._compute(schedule, plan)
+            grades = grade(computed.verdicts, self._draft_facts.max_draft_length)
+            outputs = self.scheduler.commit(computed.verdicts)
+            if computed.drafter_fault is not None:
+                # What it lost may lie in pages that others share.
+                self.scheduler.refresh_context()
         for output in outputs:
             if output.finish_reason is not None:
                 del self._live[output.request_id]
-        stats = _stats(schedule, outputs, time.perf_counter() - started_s)
-        return StepResult(outputs, stats, fault)
+        self._last = count_step(computed, outputs, grades, time.perf_counter() - started_s)
+        return StepResult(outputs, self._last, computed.fault)
 
     def check(self) -> None:
         """Prove the books.
@@ -166,61 +195,34 @@ class Engine:
         """
         self.scheduler.check()
 
-    def _compute(self, schedule: Schedule) -> tuple[list[Verdict], str | None]:
+    def _compute(self, schedule: Schedule, plan: DraftPlan) -> Computed:
         """Return what each turn came to; where the device fails, all fail, and why."""
+        drafting, taps = self._drafting, ()
+        drafted, fed = Drafted(schedule), Fed()
+        if drafting is not None:
+            drafted = drafting.propose(schedule, plan.num_graded)
+            if plan.context is ContextMode.WARM and drafted.fault is None:
+                taps = drafting.facts.taps
+        turns, fault = drafted.schedule.turns, None
         try:
-            batch = batch_from_runs([turn.run for turn in schedule.turns])
-            logits = self._target.forward(batch).logits
+            batch = batch_from_runs([turn.run for turn in turns])
+            output = self._target.forward(batch, taps)
             if self._observe is not None:
-                self._observe(schedule, logits)
-            return _verdicts(schedule, logits), None
+                self._observe(drafted.schedule, output.logits)
+            verdicts = verify(turns, output.logits)
+            if self._audit is not None:
+                self._audit(verdicts, output.logits)
         except Exception as error:
-            _logger.exception("a step of %d requests failed", len(schedule.turns))
-            failed = [Verdict(turn, error=_STEP_FAILED) for turn in schedule.turns]
-            return failed, f"{type(error).__name__}: {error}"
-
-
-def _verdicts(schedule: Schedule, logits: Tensor) -> list[Verdict]:
-    """Choose the next token of each sequence whose logits were asked for."""
-    asking = [turn for turn in schedule.turns if turn.run.num_logits]
-    chosen = iter(_choose(asking, logits))
-    return [next(chosen) if turn.run.num_logits else Verdict(turn) for turn in schedule.turns]
-
-
-def _choose(turns: list[Turn], logits: Tensor) -> list[Verdict]:
-    """Choose for all rows at once, and where that fails for each alone.
-
-    So one bad row ends one request; a row's choice does not depend on its neighbours.
-    """
-    rows = [turn.sequence.choice_row() for turn in turns]
-    try:
-        chosen = choose(logits, rows)
-    except Exception as error:
-        if len(turns) == 1:
-            if not isinstance(error, EngineError):
-                _logger.exception("a row could not be chosen")
-                return [Verdict(turns[0], error=_STEP_FAILED)]
-            return [Verdict(turns[0], error=str(error))]
-        return [
-            verdict
-            for index, turn in enumerate(turns)
-            for verdict in _choose([turn], logits[index : index + 1])
-        ]
-    return [Verdict(turn, (choice,)) for turn, choice in zip(turns, chosen, strict=True)]
-
-
-def _stats(schedule: Schedule, outputs: tuple[TokenOutput, ...], step_time_s: float) -> StepStats:
-    num_tokens = [len(turn.run.token_ids) for turn in schedule.turns]
-    ends = [output.finish_reason for output in outputs if output.finish_reason is not None]
-    num_failed = ends.count(FinishReason.ERROR)
-    return StepStats(
-        num_decoding=num_tokens.count(1),
-        num_prefilling=len(num_tokens) - num_tokens.count(1),
-        num_prefill_tokens=sum(num_tokens) - num_tokens.count(1),
-        num_emitted_tokens=sum(len(output.token_ids) for output in outputs),
-        num_finished=len(ends) - num_failed,
-        num_failed=num_failed,
-        num_preempted=schedule.num_preempted,
-        num_cached_tokens=schedule.num_cached_tokens,
-        step_time_s=step_time_s,
-    )
+            _logger.exception("a step of %d requests failed", len(turns))
+            verdicts = [Verdict(turn, error=STEP_FAILED) for turn in turns]
+            fault = f"{type(error).__name__}: {error}"
+        else:
+            if drafting is not None and taps:
+                fed = drafting.feed(verdicts, output.hidden)
+        return Computed(
+            schedule=drafted.schedule,
+            verdicts=verdicts,
+            draft_time_s=drafted.time_s + fed.time_s,
+            drafter_fault=drafted.fault or fed.fault,
+            fault=fault,
+        )

@@ -102,6 +102,11 @@ class KVCache:
         table.pages.extend(self._take() for _ in range(num_new))
         return True
 
+    def truncate(self, table: PageTable, num_tokens: int) -> None:
+        """Let go of the pages beyond those that hold this many tokens."""
+        while len(table.pages) > self.num_pages_for(num_tokens):
+            self._let_go(table.pages.pop())
+
     def adopt(self, table: PageTable, token_ids: Sequence[int], num_computed: int) -> int:
         """Replace pages still to be computed by ones that others have computed since.
 

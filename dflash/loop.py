@@ -10,7 +10,8 @@ from dflash.admission import check_queue, check_request
 from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
-from dflash.mailbox import Abort, Mailbox, Message, Reconfigure, Stop, Submit
+from dflash.mailbox import Abort, Mailbox, Message, Reconfigure, Replan, Stop, Submit
+from dflash.plan import Planner
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
 from dflash.stats import LoopSnapshot
 
@@ -113,6 +114,10 @@ class EngineLoop:
         """Replace the limits before the next step."""
         self._mailbox.put(Reconfigure(limits))
 
+    def set_planner(self, planner: Planner) -> None:
+        """Let another planner decide from the next step on."""
+        self._mailbox.put(Replan(planner))
+
     def drain(self, timeout_s: float) -> bool:
         """Take no more requests and wait for the live ones; return whether all ended in time."""
         with self._changed:
@@ -183,6 +188,8 @@ class EngineLoop:
                 return self._end([request_id])
             case Reconfigure(limits):
                 self._engine.set_limits(limits)
+            case Replan(planner):
+                self._engine.set_planner(planner)
             case Stop():
                 return self._end(sorted(self._live))
         return []

@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from dflash.config import EngineLimits
+from dflash.plan import Planner
 from dflash.request import GenerateRequest
 
 
@@ -30,11 +31,18 @@ class Reconfigure:
 
 
 @dataclass(frozen=True, slots=True)
+class Replan:
+    """Let this planner decide from now on."""
+
+    planner: Planner
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End the thread."""
 
 
-Message = Submit | Abort | Reconfigure | Stop
+Message = Submit | Abort | Reconfigure | Replan | Stop
 
 
 class Mailbox:

@@ -79,6 +79,6 @@ class FixedPlanner:
 
     fixed: DraftPlan = field(default_factory=DraftPlan)
 
-    def plan(self, signals: PlanSignals) -> DraftPlan:  # noqa: ARG002
+    def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan it was made with."""
         return self.fixed

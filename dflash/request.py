@@ -1,10 +1,12 @@
 """A generation request and the messages that answer it: plain values that cross threads."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dflash.errors import RequestError
+from dflash.stats import WhyPlain
 
 MAX_SEED = 2**64 - 1
 MAX_CHOICE = 2**32 - 1
@@ -94,6 +96,15 @@ class SamplingParams:
                 raise RequestError(f"{name} can hold {most} ids, got {count}", name)
         self._check_token_ids()
 
+    def reads_output(self, num_output_tokens: int) -> bool:
+        """Whether the choice after so many tokens depends on which, or how many, were emitted."""
+        return (
+            num_output_tokens < self.min_tokens
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+            or self.repetition_penalty != 1.0
+        )
+
     def _check_token_ids(self) -> None:
         if not all(isinstance(token_id, int) for token_id in self.stop_token_ids):
             raise RequestError("stop_token_ids must be whole numbers", "stop_token_ids")
@@ -154,6 +165,23 @@ class TokenLogprobs:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """How one request was decoded; its ids do not depend on it.
+
+    Attributes:
+        num_steps: Steps in which it decoded.
+        num_drafted: Draft tokens verified for it.
+        num_accepted: Of those, the ones emitted.
+        num_plain: Decode steps without a draft token, by reason.
+    """
+
+    num_steps: int
+    num_drafted: int
+    num_accepted: int
+    num_plain: Mapping[WhyPlain, int]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenOutput:
     """What one request gained in one step: the only message from engine to edge.
 
@@ -165,6 +193,7 @@ class TokenOutput:
         stop_token_id: The id that ended it, where one did. It is not in ``token_ids``.
         num_cached_tokens: Prompt tokens taken from the prefix cache.
         error: Message for the client where ``finish_reason`` is ``error``.
+        speculation: Set in the last message of a request that the engine took up.
     """
 
     request_id: str
@@ -174,3 +203,4 @@ class TokenOutput:
     stop_token_id: int | None = None
     num_cached_tokens: int = 0
     error: str | None = None
+    speculation: Speculation | None = None

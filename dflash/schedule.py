@@ -5,14 +5,40 @@ from dataclasses import dataclass
 from dflash.batch import Run
 from dflash.sampling import Chosen
 from dflash.sequence import Sequence
+from dflash.stats import WhyPlain
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One sequence's part of a step."""
+    """One sequence's part of a step.
+
+    Attributes:
+        sequence: Whose.
+        run: What the target computes: its next tokens, and after its newest one the draft tokens
+            once there are some.
+        num_drafts: Draft tokens it may have verified; once drafted, those at the end of the run.
+        why_plain: Why a sequence that decodes has none.
+        num_catch_up: Leading tokens of the run that the target computed before and the drafter's
+            context lacks.
+        tail: Draft tokens after those in the run, to be graded against what comes later.
+    """
 
     sequence: Sequence
     run: Run
+    num_drafts: int = 0
+    why_plain: WhyPlain | None = None
+    num_catch_up: int = 0
+    tail: tuple[int, ...] = ()
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether one token of a sequence past its prompt is computed, draft tokens apart."""
+        return self.num_drafts > 0 or self.why_plain is not None
+
+    @property
+    def drafts(self) -> tuple[int, ...]:
+        """The draft tokens in the run."""
+        return self.run.token_ids[len(self.run.token_ids) - self.num_drafts :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +46,8 @@ class Schedule:
     """What one step computes: the only artefact of scheduling.
 
     Attributes:
-        turns: One a sequence, in the order of their rows.
+        turns: In the order of their rows. One a sequence; two where one decodes while its context
+            is caught up by a part.
         num_preempted: Sequences that lost their pages to older ones.
         num_cached_tokens: Tokens that need no computing because the prefix cache has them.
     """
@@ -36,10 +63,38 @@ class Verdict:
 
     Attributes:
         turn: The turn.
-        chosen: Tokens the target chose; none where the run does not reach the sequence's end.
-        error: Why the request cannot go on, where it cannot.
+        chosen: Tokens the target chose, in order; none where the run does not reach the
+            sequence's end.
+        num_kept: Leading tokens of the run that stay; the others were draft tokens the target
+            would not have chosen, or that come after its end.
+        error: Why the request cannot go on after the chosen tokens, where it cannot.
     """
 
     turn: Turn
     chosen: tuple[Chosen, ...] = ()
+    num_kept: int = 0
     error: str | None = None
+
+    @property
+    def num_accepted(self) -> int:
+        """Draft tokens that were emitted."""
+        return max(len(self.chosen) - 1, 0) if self.turn.num_drafts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What became of a schedule before it is committed.
+
+    Attributes:
+        schedule: With the draft tokens in its runs.
+        verdicts: One a turn, in order.
+        draft_time_s: Wall time of the drafter, its context included, seconds.
+        drafter_fault: What the drafter raised; None where it did not.
+        fault: What the device raised where the whole step failed.
+    """
+
+    schedule: Schedule
+    verdicts: list[Verdict]
+    draft_time_s: float
+    drafter_fault: str | None
+    fault: str | None

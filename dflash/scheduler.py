@@ -1,15 +1,20 @@
 """Who computes how many tokens this step, within the budgets of tokens and pages."""
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 
-from dflash.batch import Run
+from dflash.budget import Share, share_out
 from dflash.config import EngineLimits
 from dflash.errors import AccountingError
+from dflash.grading import NUM_UNGRADED
+from dflash.grants import Grants
 from dflash.kv_cache import KVCache, PageTable
-from dflash.request import FinishReason, TokenOutput
+from dflash.plan import DraftPlan
+from dflash.request import TokenOutput
 from dflash.schedule import Schedule, Turn, Verdict
 from dflash.sequence import Sequence
+from dflash.stats import WhyPlain
+from dflash.turns import turns_of
 
 
 class Scheduler:
@@ -19,10 +24,17 @@ class Scheduler:
     Every running sequence holds pages for all its tokens. Sequences are admitted oldest first and
     preempted youngest first, so each running one is older than each waiting one and the oldest is
     never stopped: that is why preemption cannot go round in circles.
+
+    Attributes:
+        limits: Bounds of a step, replaced between two.
+        grants: What a drafter allows.
     """
 
-    def __init__(self, kv_cache: KVCache, limits: EngineLimits) -> None:
+    def __init__(
+        self, kv_cache: KVCache, limits: EngineLimits, grants: Grants | None = None
+    ) -> None:
         self.limits = limits
+        self.grants = grants or Grants(kv_cache)
         self._kv_cache = kv_cache
         self._waiting: deque[Sequence] = deque()
         self._running: list[Sequence] = []
@@ -43,6 +55,11 @@ class Scheduler:
         """Tokens that waiting sequences hold."""
         return sum(sequence.num_tokens for sequence in self._waiting)
 
+    @property
+    def decoding(self) -> tuple[str, ...]:
+        """Ids of the requests that have one token to compute, oldest first."""
+        return tuple(s.request.request_id for s in self._running if s.is_decoding)
+
     def add(self, sequence: Sequence) -> None:
         """Let a new sequence wait behind all others."""
         self._waiting.append(sequence)
@@ -55,19 +72,30 @@ class Scheduler:
             self._running.remove(sequence)
             self._release(sequence)
 
-    def schedule(self) -> Schedule:
+    def schedule(self, plan: DraftPlan) -> Schedule:
         """Return what to compute now; no turns only where there is no sequence at all."""
         num_preempted = self._make_room()
         num_cached = self._admit()
         num_cached += sum(self._adopt(sequence) for sequence in self._running)
-        shares = self._share_budget()
-        self._num_schedules += 1
-        turns = []
+        shares: list[Share] = []
+        whys: list[WhyPlain | None] = []
         for sequence in self._running:
-            if shares[sequence]:
-                sequence.last_turn = self._num_schedules
-                turns.append(Turn(sequence, _run_of(sequence, shares[sequence])))
+            share, why = self._wish(sequence, plan)
+            shares.append(share)
+            whys.append(why)
+        share_out(self.limits.max_num_batched_tokens, shares)
+        self._num_schedules += 1
+        turns: list[Turn] = []
+        for share, why in zip(shares, whys, strict=True):
+            if share.num_tokens:
+                share.sequence.last_turn = self._num_schedules
+                turns.extend(turns_of(share, _table_of(share.sequence), why, self.grants))
         return Schedule(tuple(turns), num_preempted, num_cached)
+
+    def refresh_context(self) -> None:
+        """Look up anew how far the pages of all running sequences hold the drafter's context."""
+        for sequence in self._running:
+            self.grants.refresh(sequence, _table_of(sequence))
 
     def commit(self, verdicts: Iterable[Verdict]) -> tuple[TokenOutput, ...]:
         """Enter what a step brought, each sequence in one piece; return the messages."""
@@ -102,7 +130,7 @@ class Scheduler:
         index = 0
         while index < len(self._running):
             sequence = self._running[index]
-            if self._kv_cache.extend(_table_of(sequence), sequence.num_tokens):
+            if self.grants.extend(_table_of(sequence), sequence.num_tokens):
                 index += 1
             else:
                 self._preempt_youngest()
@@ -120,6 +148,7 @@ class Scheduler:
         self._kv_cache.close(_table_of(sequence))
         sequence.table = None
         sequence.num_computed = 0
+        sequence.num_context = 0
 
     def _admit(self) -> int:
         """Let waiting sequences run while slots and pages allow; return their cached tokens."""
@@ -134,6 +163,7 @@ class Scheduler:
             self._waiting.popleft()
             self._running.append(sequence)
             sequence.table = table
+            self.grants.context.lent(table.pages[len(table.path) :])
             num_cached += self._count_cached(sequence, len(table.path) * self._kv_cache.page_size)
         return num_cached
 
@@ -147,69 +177,64 @@ class Scheduler:
     def _count_cached(self, sequence: Sequence, num_computed: int) -> int:
         num_cached = num_computed - sequence.num_computed
         sequence.num_computed = num_computed
+        if num_cached:
+            self.grants.refresh(sequence, _table_of(sequence))
         if not sequence.was_preempted:
             sequence.num_cached_tokens += num_cached
         return num_cached
 
-    def _share_budget(self) -> Counter[Sequence]:
-        """Return how many tokens each running sequence computes in this step.
-
-        Sequences that decode come first, the longest unserved leading where the budget is under
-        their number. Half of the rest goes to the oldest prompts, so that a long one always moves
-        on; the other half to those nearest to their first token, so that a short one does not
-        wait for a long one.
-        """
-        budget = self.limits.max_num_batched_tokens
-        decoding = sorted((s for s in self._running if s.num_pending == 1), key=_last_turn)
-        shares = Counter(dict.fromkeys(decoding[:budget], 1))
-        budget -= len(shares)
-        prompts = [s for s in self._running if s.num_pending > 1]
-        _deal(budget - budget // 2, prompts, shares)
-        prompts.sort(key=lambda s: s.num_pending - shares[s])
-        _deal(budget // 2, prompts, shares)
-        return shares
+    def _wish(self, sequence: Sequence, plan: DraftPlan) -> tuple[Share, WhyPlain | None]:
+        """Return what a sequence could use of a step, and why it cannot draft where it cannot."""
+        num_behind = self.grants.num_behind(sequence, _table_of(sequence), plan)
+        share = Share(sequence, sequence.num_pending + num_behind)
+        if not sequence.is_decoding:
+            return share, None
+        wanted = self.grants.wanted(sequence, plan)
+        if isinstance(wanted, WhyPlain):
+            return share, wanted
+        share.num_wanted = wanted
+        return share, None
 
     def _commit_one(self, verdict: Verdict) -> TokenOutput | None:
-        sequence, run = verdict.turn.sequence, verdict.turn.run
-        if sequence.num_computed != run.start:
-            raise AccountingError(
-                f"request {sequence.request.request_id} has {sequence.num_computed} computed "
-                f"tokens and a step that began at {run.start}"
-            )
-        if verdict.error is not None:
-            self.remove(sequence)
-            return sequence.last_words(FinishReason.ERROR, verdict.error)
-        sequence.num_computed += len(run.token_ids)
-        message = sequence.emit(verdict.chosen) if verdict.chosen else None
-        self._kv_cache.publish(_table_of(sequence), sequence.token_ids, sequence.num_computed)
+        turn, sequence = verdict.turn, verdict.turn.sequence
+        table = sequence.table
+        if table is None:  # It ended by its other turn of this step.
+            return None
+        _check_start(turn)
+        sequence.num_computed = max(sequence.num_computed, turn.run.start + verdict.num_kept)
+        message = _message(verdict)
+        self._kv_cache.publish(table, sequence.token_ids, sequence.num_computed)
+        self._kv_cache.truncate(table, sequence.num_tokens)
+        self.grants.refresh(sequence, table, sequence.num_context)
+        if turn.num_catch_up and sequence.num_context == sequence.num_computed:
+            sequence.num_ungraded = NUM_UNGRADED
         if message is not None and message.finish_reason is not None:
             self.remove(sequence)
         return message
 
 
-def _deal(num_tokens: int, prompts: Iterable[Sequence], shares: Counter[Sequence]) -> None:
-    """Give these tokens out, each prompt in turn taking all that it still needs."""
-    for sequence in prompts:
-        more = min(num_tokens, sequence.num_pending - shares[sequence])
-        shares[sequence] += more
-        num_tokens -= more
+def _check_start(turn: Turn) -> None:
+    sequence, run = turn.sequence, turn.run
+    if min(sequence.num_computed - run.start, len(run.token_ids)) != turn.num_catch_up:
+        raise AccountingError(
+            f"request {sequence.request.request_id} has {sequence.num_computed} computed "
+            f"tokens and a step that began at {run.start}, {turn.num_catch_up} of it to catch up"
+        )
 
 
-def _run_of(sequence: Sequence, num_tokens: int) -> Run:
-    start = sequence.num_computed
-    return Run(
-        token_ids=tuple(sequence.token_ids[start : start + num_tokens]),
-        start=start,
-        page_table=tuple(_table_of(sequence).pages),
-        num_logits=1 if num_tokens == sequence.num_pending else 0,
-    )
+def _message(verdict: Verdict) -> TokenOutput | None:
+    """Let the sequence take over what was chosen; return its message where it has one."""
+    turn = verdict.turn
+    if turn.num_drafts:
+        turn.sequence.count_verified(turn.num_drafts, verdict.num_accepted)
+    elif turn.why_plain is not None:
+        turn.sequence.count_plain(turn.why_plain)
+    if not verdict.chosen and verdict.error is None:
+        return None
+    return turn.sequence.emit(verdict.chosen, verdict.error)
 
 
 def _table_of(sequence: Sequence) -> PageTable:
     if sequence.table is None:
         raise AccountingError(f"request {sequence.request.request_id} runs without pages")
     return sequence.table
-
-
-def _last_turn(sequence: Sequence) -> int:
-    return sequence.last_turn

@@ -1,11 +1,26 @@
 """One request in progress: its ids, how far they are computed, and when it ends."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dflash.kv_cache import PageTable
-from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
+from dflash.request import FinishReason, GenerateRequest, Speculation, TokenLogprobs, TokenOutput
 from dflash.sampling import ChoiceRow, Chosen
+from dflash.stats import WhyPlain
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The open end of a draft: tokens nobody verified, all before them emitted as drafted.
+
+    Attributes:
+        token_ids: What was drafted, from the place of the next token to emit.
+        place: Index in the draft of the first of them.
+    """
+
+    token_ids: tuple[int, ...]
+    place: int
 
 
 @dataclass(eq=False, slots=True)
@@ -23,6 +38,10 @@ class Sequence:
         table: Its pages while it runs, None while it waits.
         last_turn: Number of the schedule that last computed tokens of it; 0 before the first.
         was_preempted: Whether it ever lost its pages.
+        num_context: Computed tokens that the drafter has in its context, as far as is known.
+        last_graded: Number of the drafter's pass that last drafted a whole block for it.
+        num_ungraded: Blocks that will not be graded, because its context was just caught up.
+        tails: Draft tokens not verified, which what it emits next may still confirm.
     """
 
     request: GenerateRequest
@@ -34,6 +53,14 @@ class Sequence:
     table: PageTable | None = None
     last_turn: int = 0
     was_preempted: bool = False
+    num_context: int = 0
+    last_graded: int = 0
+    num_ungraded: int = 0
+    tails: list[Tail] = field(default_factory=list)
+    _num_drafting: int = 0
+    _num_drafted: int = 0
+    _num_accepted: int = 0
+    _num_plain: Counter[WhyPlain] = field(default_factory=Counter)
     _stop_token_ids: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,29 +79,65 @@ class Sequence:
         """Tokens to compute before its next one can be chosen; 1 where it decodes."""
         return len(self.token_ids) - self.num_computed
 
-    def choice_row(self) -> ChoiceRow:
-        """Return what decides its next token, beside the logits."""
+    @property
+    def num_left(self) -> int:
+        """Tokens it may still emit."""
+        return self.request.max_tokens - len(self.output_token_ids)
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether it is past its prompt with one token to compute."""
+        return self.num_pending == 1 and bool(self.output_token_ids)
+
+    def stops_at(self, token_id: int) -> bool:
+        """Whether this id ends it."""
+        return token_id in self._stop_token_ids
+
+    def choice_row(self, drafts: tuple[int, ...] = ()) -> ChoiceRow:
+        """Return what decides its next token, beside the logits.
+
+        Args:
+            drafts: Draft tokens before it, taken as emitted.
+        """
+        sampling = self.request.sampling
+        output: list[int] = self.output_token_ids
+        if drafts and sampling.reads_output(len(output)):
+            output = [*output, *drafts]
         return ChoiceRow(
-            params=self.request.sampling,
+            params=sampling,
             seed=self.request.seed,
             choice=self.request.choice,
-            position=self.num_tokens,
+            position=len(self.token_ids) + len(drafts),
             prompt_token_ids=self.request.prompt_token_ids,
-            output_token_ids=self.output_token_ids,
+            output_token_ids=output,
             eos_token_ids=self.eos_token_ids,
         )
 
-    def emit(self, chosen: Iterable[Chosen]) -> TokenOutput:
+    def count_verified(self, num_drafted: int, num_accepted: int) -> None:
+        """Enter a step in which draft tokens of it were verified."""
+        self._num_drafting += 1
+        self._num_drafted += num_drafted
+        self._num_accepted += num_accepted
+
+    def count_plain(self, reason: WhyPlain) -> None:
+        """Enter a step in which it decoded without draft tokens."""
+        self._num_plain[reason] += 1
+
+    def emit(self, chosen: Iterable[Chosen], error: str | None = None) -> TokenOutput:
         """Take over chosen tokens up to the one that ends the request; return the message.
 
         Each token is looked at in order, first for a stop and then for the budget, so that the
         end does not depend on how many tokens one step brings.
+
+        Args:
+            chosen: In order.
+            error: Why it cannot go on after them; of no account where one of them ends it.
         """
         token_ids: list[int] = []
         logprobs: list[TokenLogprobs] = []
         finish_reason, stop_token_id = None, None
         for choice in chosen:
-            if choice.token_id in self._stop_token_ids:
+            if self.stops_at(choice.token_id):
                 finish_reason, stop_token_id = FinishReason.STOP, choice.token_id
                 break
             token_ids.append(choice.token_id)
@@ -83,6 +146,8 @@ class Sequence:
             if len(self.output_token_ids) + len(token_ids) == self.request.max_tokens:
                 finish_reason = FinishReason.LENGTH
                 break
+        if finish_reason is None and error is not None:
+            finish_reason = FinishReason.ERROR
         self.token_ids.extend(token_ids)
         self.output_token_ids.extend(token_ids)
         return TokenOutput(
@@ -92,14 +157,24 @@ class Sequence:
             finish_reason=finish_reason,
             stop_token_id=stop_token_id,
             num_cached_tokens=self.num_cached_tokens,
+            error=error if finish_reason is FinishReason.ERROR else None,
+            speculation=self._speculation() if finish_reason is not None else None,
         )
 
-    def last_words(self, finish_reason: FinishReason, error: str | None = None) -> TokenOutput:
-        """Return the message of a request that ends without another token."""
+    def last_words(self, finish_reason: FinishReason) -> TokenOutput:
+        """Return the message of a request that ends between two steps."""
         return TokenOutput(
             request_id=self.request.request_id,
             token_ids=(),
             finish_reason=finish_reason,
             num_cached_tokens=self.num_cached_tokens,
-            error=error,
+            speculation=self._speculation(),
+        )
+
+    def _speculation(self) -> Speculation:
+        return Speculation(
+            num_steps=self._num_drafting + self._num_plain.total(),
+            num_drafted=self._num_drafted,
+            num_accepted=self._num_accepted,
+            num_plain=dict(self._num_plain),
         )

@@ -1,16 +1,77 @@
 """Counts of one step, and of the engine between two steps."""
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from itertools import zip_longest
+
+
+class WhyPlain(StrEnum):
+    """Why a request that decoded had no draft token verified.
+
+    ``plan``: the plan says 0, or there is no drafter. ``budget``: the step's tokens or the
+    request's own left no room. ``pages``: no page was free. ``context_too_long``: it has more
+    tokens than the drafter was trained for. ``catching_up``: the drafter's context is behind.
+    ``drafter_failed``: it raised, or gave what cannot be token ids. ``nothing_proposed``: it had
+    nothing to say.
+    """
+
+    PLAN = "plan"
+    BUDGET = "budget"
+    PAGES = "pages"
+    CONTEXT_TOO_LONG = "context_too_long"
+    CATCHING_UP = "catching_up"
+    DRAFTER_FAILED = "drafter_failed"
+    NOTHING_PROPOSED = "nothing_proposed"
 
 
 @dataclass(frozen=True, slots=True)
-class StepStats:
-    """Counts of one engine step.
+class Grades:
+    """Draft tokens compared with what the target chose, by their place in the draft.
+
+    A draft token counts only where all before it were right: what follows a wrong one says
+    nothing. So ``accepted / graded`` is the chance that a place is right when those before it are.
 
     Attributes:
-        num_decoding: Requests that had one token to compute.
+        verified_graded: Compared in a verify run; index 0 is the first draft token.
+        verified_accepted: Of those, the ones that were right.
+        free_graded: Drafted beyond the verified ones, and compared with what came later.
+        free_accepted: Of those, the ones that were right.
+    """
+
+    verified_graded: tuple[int, ...] = ()
+    verified_accepted: tuple[int, ...] = ()
+    free_graded: tuple[int, ...] = ()
+    free_accepted: tuple[int, ...] = ()
+
+    def plus(self, other: "Grades") -> "Grades":
+        """Return the sums, place by place."""
+        return Grades(
+            _sums(self.verified_graded, other.verified_graded),
+            _sums(self.verified_accepted, other.verified_accepted),
+            _sums(self.free_graded, other.free_graded),
+            _sums(self.free_accepted, other.free_accepted),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats(Grades):
+    """Counts of one engine step.
+
+    The tokens computed are ``num_decoding + num_draft_tokens + num_prefill_tokens +
+    num_catch_up_tokens``.
+
+    Attributes:
+        num_decoding: Requests that had one token to compute, past their prompt.
+        num_drafting: Of those, the ones that had draft tokens verified.
+        num_draft_tokens: Draft tokens verified.
+        num_accepted_tokens: Of those, the ones emitted. Extra tokens are not in this count.
+        num_catch_up_tokens: Tokens computed again because the drafter's context lacked them.
+        plain_rows: The other requests that decoded, by reason.
+        draft_time_s: Wall time of the drafter in this step, its context included, seconds.
+        drafter_fault: What the drafter raised; None where it did not.
         num_prefilling: Requests that had more to compute, and computed a part.
-        num_prefill_tokens: Tokens computed for those.
+        num_prefill_tokens: Tokens computed for those, for the first time or after a preemption.
         num_emitted_tokens: Tokens that requests gained.
         num_finished: Requests that ended by a stop or at their length.
         num_failed: Requests that ended with an error.
@@ -20,6 +81,13 @@ class StepStats:
     """
 
     num_decoding: int = 0
+    num_drafting: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_catch_up_tokens: int = 0
+    plain_rows: Mapping[WhyPlain, int] = field(default_factory=dict)
+    draft_time_s: float = 0.0
+    drafter_fault: str | None = None
     num_prefilling: int = 0
     num_prefill_tokens: int = 0
     num_emitted_tokens: int = 0
@@ -28,6 +96,13 @@ class StepStats:
     num_preempted: int = 0
     num_cached_tokens: int = 0
     step_time_s: float = 0.0
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Mean tokens emitted per verify run, extra token included; None if none ran."""
+        if self.num_drafting == 0:
+            return None
+        return 1.0 + self.num_accepted_tokens / self.num_drafting
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +133,22 @@ class LoopSnapshot(EngineCounts):
     Attributes:
         num_steps: Steps.
         num_preemptions: Times a request lost its pages to an older one.
-        num_prefill_tokens: Tokens computed in runs of more than one.
+        num_prefill_tokens: Tokens of prompts computed, and those computed after a preemption.
         num_emitted_tokens: Tokens that requests gained.
         num_cached_tokens: Tokens that needed no computing because the prefix cache had them.
         num_finished: Requests that ended by a stop or at their length.
         num_failed: Requests that ended with an error.
         busy_time_s: Time spent in steps.
+        num_decode_steps: Steps of single requests that decoded, each of them a row.
+        num_verify_steps: Of those, the ones in which draft tokens were verified.
+        num_draft_tokens: Draft tokens verified.
+        num_accepted_tokens: Of those, the ones emitted.
+        num_catch_up_tokens: Tokens computed again for the drafter's context.
+        plain_rows: Decode steps without draft tokens, by reason.
+        grades: Draft tokens graded and accepted, by place.
+        draft_time_s: Time spent in the drafter.
+        num_drafter_faults: Steps in which the drafter failed.
+        last_drafter_fault: What it raised last; None where it never did.
         num_faults_in_a_row: Steps that failed as a whole since the last that did not.
         last_fault: What the last such step raised; None where none ever did.
     """
@@ -76,6 +161,16 @@ class LoopSnapshot(EngineCounts):
     num_finished: int = 0
     num_failed: int = 0
     busy_time_s: float = 0.0
+    num_decode_steps: int = 0
+    num_verify_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_catch_up_tokens: int = 0
+    plain_rows: Mapping[WhyPlain, int] = field(default_factory=dict)
+    grades: Grades = field(default_factory=Grades)
+    draft_time_s: float = 0.0
+    num_drafter_faults: int = 0
+    last_drafter_fault: str | None = None
     num_faults_in_a_row: int = 0
     last_fault: str | None = None
 
@@ -100,6 +195,25 @@ class LoopSnapshot(EngineCounts):
             num_finished=self.num_finished + stats.num_finished,
             num_failed=self.num_failed + stats.num_failed,
             busy_time_s=self.busy_time_s + stats.step_time_s,
+            num_decode_steps=self.num_decode_steps + stats.num_decoding,
+            num_verify_steps=self.num_verify_steps + stats.num_drafting,
+            num_draft_tokens=self.num_draft_tokens + stats.num_draft_tokens,
+            num_accepted_tokens=self.num_accepted_tokens + stats.num_accepted_tokens,
+            num_catch_up_tokens=self.num_catch_up_tokens + stats.num_catch_up_tokens,
+            plain_rows=_added(self.plain_rows, stats.plain_rows),
+            grades=self.grades.plus(stats),
+            draft_time_s=self.draft_time_s + stats.draft_time_s,
+            num_drafter_faults=self.num_drafter_faults + (stats.drafter_fault is not None),
+            last_drafter_fault=stats.drafter_fault or self.last_drafter_fault,
             num_faults_in_a_row=0 if fault is None else self.num_faults_in_a_row + 1,
             last_fault=self.last_fault if fault is None else fault,
         )
+
+
+def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip_longest(first, second, fillvalue=0))
+
+
+def _added(first: Mapping[WhyPlain, int], second: Mapping[WhyPlain, int]) -> Mapping[WhyPlain, int]:
+    reasons = [reason for reason in WhyPlain if reason in first or reason in second]
+    return {reason: first.get(reason, 0) + second.get(reason, 0) for reason in reasons}

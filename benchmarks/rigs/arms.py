@@ -14,7 +14,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.request import GenerateRequest
 from dflash.runner import Runner
-from dflash.schedule import Schedule
+from dflash.schedule import Verdict
 
 _LIMITS = EngineLimits(max_num_seqs=64, max_num_batched_tokens=512)
 _MAX_VERIFY = 8
@@ -60,15 +60,15 @@ def served(
     transcript = Transcript()
     counts: Counter[str] = Counter()
 
-    def observe(schedule: Schedule, logits: Tensor) -> None:
-        transcript.observe(schedule, logits)
-        counts["num_chunks"] += sum(not turn.run.num_logits for turn in schedule.turns)
+    def audit(verdicts: Sequence[Verdict], logits: Tensor) -> None:
+        transcript.audit(verdicts, logits)
+        counts["num_chunks"] += sum(not verdict.chosen for verdict in verdicts)
 
     engine = Engine(
         runner,
         limits,
         prefix_caching=visits > 0,
-        observe=observe,
+        audit=audit,
     )
     if shuffle_seed is not None:
         engine.scheduler = ShuffledScheduler(engine.kv_cache, limits, shuffle_seed)

@@ -66,19 +66,34 @@ class HashLM:
 
     def forward(self, batch: Batch, taps: tuple[int, ...] = ()) -> TargetOutput:
         """Write the runs' slots, then answer from what the pages hold."""
-        if taps:
-            raise ValueError(f"HashLM has no hidden states to tap, got taps {taps}; ask for none")
+        if any(taps):
+            raise ValueError(f"HashLM has one layer to tap, number 0, got taps {taps}")
         tokens = batch.token_ids.numpy().astype(np.uint64)
         positions = batch.positions.numpy()
         offsets = batch.run_offsets.tolist()
         wanted = batch.logit_rows.numpy()
-        rows = []
+        rows, tags = [], []
         for index, (first, last) in enumerate(pairwise(offsets)):
             slots = self._slots(batch.page_tables[index].numpy(), int(positions[last - 1]) + 1)
             self._write(slots, tokens[first:last], positions[first:last])
+            tags.append(self.tags(slots[len(slots) - (last - first) :]))
             own = wanted[(wanted >= first) & (wanted < last)]
             rows.extend(self._read(slots[: positions[row] + 1]) for row in own)
-        return TargetOutput(logits=self._logits(rows))
+        hidden = {tap: torch.from_numpy(np.concatenate(tags)) for tap in taps}
+        return TargetOutput(logits=self._logits(rows), hidden=hidden)
+
+    def tags(self, slots: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return what a tap hands out for slots: their contents, exact in float32.
+
+        Shapes:
+            slots: ``[n]`` int64, page times page size plus offset.
+            return: ``[n, 5]`` position, id, and the state in pieces of 24, 24 and 16 bits.
+        """
+        states = self._states[slots]
+        low = np.uint64(0xFFFFFF)
+        pieces = (states & low, states >> np.uint64(24) & low, states >> np.uint64(48))
+        fields = (self._positions[slots], self._tokens[slots], *pieces)
+        return np.stack(fields, axis=-1).astype(np.float32)
 
     def poison(self, pages: Iterable[int]) -> None:
         """Make these pages unreadable until they are written again."""

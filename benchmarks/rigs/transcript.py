@@ -1,12 +1,13 @@
 """What was computed for each request: a digest of the logits of every position that chose an id."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from torch import Tensor
 
-from dflash.schedule import Schedule
+from dflash.schedule import Verdict
 
 # A request's key and the position whose logits these are.
 Place = tuple[str, int]
@@ -39,15 +40,18 @@ class Transcript:
     emitted: dict[str, list[int]] = field(default_factory=dict)
     num_unlike: int = 0
 
-    def observe(self, schedule: Schedule, logits: Tensor) -> None:
-        """Take down a step's logits, as the engine's observer."""
-        places = [
-            (turn.sequence.request.request_id, turn.run.start + len(turn.run.token_ids) - 1)
-            for turn in schedule.turns
-            if turn.run.num_logits
-        ]
-        for place, row in zip(places, logits.numpy(), strict=True):
-            self.add(place, row)
+    def audit(self, verdicts: Sequence[Verdict], logits: Tensor) -> None:
+        """Take down the logits of a step's committed positions, as the engine's audit."""
+        rows = logits.numpy()
+        first = 0
+        for verdict in verdicts:
+            run = verdict.turn.run
+            key = verdict.turn.sequence.request.request_id
+            position = run.start + len(run.token_ids) - run.num_logits
+            # Rows after a rejected draft token belong to no position of the sequence.
+            for index in range(len(verdict.chosen)):
+                self.add((key, position + index), rows[first + index])
+            first += run.num_logits
 
     def add(self, place: Place, logits: np.ndarray) -> None:
         """Take down one row.

@@ -112,8 +112,8 @@ def test_decoding_rows_a_chunk_and_a_last_chunk_of_one_token_in_every_order(orde
     schedule = drive.engine.scheduler.schedule
     lengths = []
 
-    def reordered():
-        given = schedule()
+    def reordered(plan):
+        given = schedule(plan)
         lengths.append([len(turn.run.token_ids) for turn in given.turns])
         if len(given.turns) < 4:
             return given

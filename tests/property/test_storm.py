@@ -7,6 +7,7 @@ import pytest
 from benchmarks.rigs.storm_run import Storm
 from dflash.batch import Batch
 from dflash.errors import AccountingError
+from dflash.plan import DraftPlan
 from dflash.request import TokenOutput
 from dflash.schedule import Schedule, Verdict
 from dflash.target import TargetOutput
@@ -29,8 +30,8 @@ def test_a_storm_changes_no_answer_and_leaks_no_page():
 def rows_read_a_page_of_their_neighbour(storm: Storm) -> None:
     schedule = storm.scheduler.schedule
 
-    def crossed() -> Schedule:
-        given = schedule()
+    def crossed(plan: DraftPlan) -> Schedule:
+        given = schedule(plan)
         if len(given.turns) < 2:
             return given
         first, second, *others = given.turns

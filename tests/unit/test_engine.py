@@ -227,7 +227,7 @@ def test_a_fault_of_ours_in_one_choice_ends_its_own_request_only(monkeypatch):
             raise TypeError("not foreseen")
         return choose(logits, rows)
 
-    monkeypatch.setattr("dflash.engine.choose", choose_or_fail)
+    monkeypatch.setattr("dflash.verify.choose", choose_or_fail)
     drive.submit(good[0], bad, good[1])
     drive.finish()
 

@@ -26,8 +26,8 @@ def shares(drive: Drive) -> dict[str, int]:
     given = {}
     schedule = drive.engine.scheduler.schedule
 
-    def spy():
-        result = schedule()
+    def spy(plan):
+        result = schedule(plan)
         given.update({t.sequence.request.request_id: len(t.run.token_ids) for t in result.turns})
         return result
 

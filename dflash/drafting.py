@@ -1,0 +1,193 @@
+"""The drafter in a step: asked for drafts, fed with what was kept, its faults outlived."""
+
+import heapq
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dflash.drafters.base import ContextRows, Drafter, DraftRow
+from dflash.errors import AccountingError, EngineError
+from dflash.grants import Grants
+from dflash.schedule import Schedule, Turn, Verdict
+from dflash.stats import WhyPlain
+
+_logger = logging.getLogger(__name__)
+
+
+class DrafterError(EngineError):
+    """A drafter proposed what cannot be draft tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """A schedule with its draft tokens.
+
+    Attributes:
+        schedule: Runs that verify hold their draft tokens now.
+        time_s: What it took, seconds.
+        fault: What the drafter raised; the rows are plain then.
+    """
+
+    schedule: Schedule
+    time_s: float = 0.0
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What extending the context came to.
+
+    Attributes:
+        time_s: What it took, seconds.
+        fault: What the drafter raised; the context lacks this step then.
+    """
+
+    time_s: float = 0.0
+    fault: str | None = None
+
+
+class Drafting:
+    """A drafter as the engine sees it: whatever it does, no request fails.
+
+    Attributes:
+        facts: The drafter's.
+    """
+
+    def __init__(self, drafter: Drafter, grants: Grants, vocab_size: int) -> None:
+        self.facts = drafter.facts
+        self._drafter = drafter
+        self._grants = grants
+        self._vocab_size = vocab_size
+        self._num_passes = 0
+        self._logged: set[str] = set()
+
+    def propose(self, schedule: Schedule, num_graded: int) -> Drafted:
+        """Return the schedule with draft tokens, none where the drafter fails.
+
+        Args:
+            schedule: Turns that may draft say how many.
+            num_graded: So many of them, the longest ungraded first, are drafted to their ends.
+        """
+        asking = [turn for turn in schedule.turns if turn.num_drafts]
+        if not asking:
+            return Drafted(schedule)
+        started_s = time.perf_counter()
+        self._num_passes += 1
+        for turn in heapq.nsmallest(num_graded, asking, key=lambda t: t.sequence.last_graded):
+            turn.sequence.last_graded = self._num_passes
+        fault = None
+        try:
+            rows = [self._row(turn) for turn in asking]
+            proposals = self._drafter.propose(rows)
+            _check(rows, proposals, self._vocab_size)
+        except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
+            fault = self._fault("propose", error)
+            proposals = [()] * len(asking)
+        why_none = WhyPlain.DRAFTER_FAILED if fault else WhyPlain.NOTHING_PROPOSED
+        drafts = iter(proposals)
+        turns = tuple(
+            _with_drafts(turn, tuple(next(drafts)), why_none) if turn.num_drafts else turn
+            for turn in schedule.turns
+        )
+        return Drafted(replace(schedule, turns=turns), time.perf_counter() - started_s, fault)
+
+    def feed(self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]) -> Fed:
+        """Extend the context by what each turn kept, and enter it in the book.
+
+        A run that does not begin where its sequence's context ends is left out: that sequence is
+        caught up later.
+
+        Shapes:
+            hidden: For each of the drafter's taps ``[num_tokens, hidden]``, the step's rows.
+        """
+        started_s = time.perf_counter()
+        commits, first = [], 0
+        for verdict in verdicts:
+            kept = self._kept(verdict)
+            if kept:
+                run = verdict.turn.run
+                rows = range(first, first + kept)
+                commits.append(ContextRows(run.start, run.page_table, rows))
+            first += len(verdict.turn.run.token_ids)
+        fault = self._observe(hidden, commits) if commits else None
+        return Fed(time.perf_counter() - started_s, fault)
+
+    def _row(self, turn: Turn) -> DraftRow:
+        request, run = turn.sequence.request, turn.run
+        if turn.sequence.num_context != run.start:
+            raise AccountingError(
+                f"request {request.request_id} drafts at {run.start} with a context of "
+                f"{turn.sequence.num_context} tokens"
+            )
+        is_whole = turn.sequence.last_graded == self._num_passes
+        return DraftRow(
+            anchor=run.token_ids[0],
+            position=run.start,
+            page_table=run.page_table,
+            num_drafts=self.facts.max_draft_length if is_whole else turn.num_drafts,
+            temperature=request.sampling.temperature,
+            seed=request.seed,
+            choice=request.choice,
+        )
+
+    def _kept(self, verdict: Verdict) -> int:
+        """Return how many leading rows of a turn go into the context."""
+        sequence, start = verdict.turn.sequence, verdict.turn.run.start
+        if start != sequence.num_context or not self._grants.is_followed(sequence):
+            return 0
+        return max(0, min(verdict.num_kept, self.facts.max_context - start))
+
+    def _observe(self, hidden: Mapping[int, Tensor], commits: list[ContextRows]) -> str | None:
+        context = self._grants.context
+        try:
+            features = torch.cat([hidden[tap] for tap in self.facts.taps], dim=1)
+            self._drafter.observe(features, commits)
+            for commit in commits:
+                context.written(commit.page_table, commit.start, commit.start + len(commit.rows))
+        except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
+            for commit in commits:
+                context.skipped(commit.page_table, commit.start, commit.start + len(commit.rows))
+            return self._fault("observe", error)
+        return None
+
+    def _fault(self, verb: str, error: Exception) -> str:
+        """Return a fault in words; log it the first time it comes."""
+        kind = f"{verb}: {type(error).__name__}"
+        if kind not in self._logged:
+            self._logged.add(kind)
+            _logger.error(
+                "drafter %s failed to %s; its requests go on in plain decoding, and later faults "
+                "of this kind are only counted",
+                self.facts.name,
+                verb,
+                exc_info=error,
+            )
+        return f"{kind}: {error}"
+
+
+def _check(rows: Sequence[DraftRow], proposals: Sequence[Sequence[int]], vocab_size: int) -> None:
+    if len(proposals) != len(rows):
+        raise DrafterError(f"{len(proposals)} proposals came for {len(rows)} rows")
+    for row, proposal in zip(rows, proposals, strict=True):
+        if len(proposal) > row.num_drafts:
+            raise DrafterError(
+                f"{len(proposal)} draft tokens came, {row.num_drafts} were asked for"
+            )
+        for token_id in proposal:
+            if not 0 <= token_id < vocab_size:
+                raise DrafterError(
+                    f"draft token {token_id} came; the target's ids are 0 to {vocab_size - 1}"
+                )
+
+
+def _with_drafts(turn: Turn, proposal: tuple[int, ...], why_none: WhyPlain) -> Turn:
+    """Return the turn with its draft tokens in the run and the others behind."""
+    if not proposal:
+        return replace(turn, num_drafts=0, why_plain=why_none)
+    drafts, tail = proposal[: turn.num_drafts], proposal[turn.num_drafts :]
+    run = replace(turn.run, token_ids=(*turn.run.token_ids, *drafts), num_logits=1 + len(drafts))
+    return replace(turn, run=run, num_drafts=len(drafts), tail=tail)

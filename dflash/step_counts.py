@@ -1,0 +1,51 @@
+"""One step in counts."""
+
+from collections import Counter
+
+from dflash.request import FinishReason, TokenOutput
+from dflash.schedule import Computed
+from dflash.stats import Grades, StepStats
+
+
+def count_step(
+    computed: Computed, outputs: tuple[TokenOutput, ...], grades: Grades, step_time_s: float
+) -> StepStats:
+    """Return the counts of a step that has been committed.
+
+    Args:
+        computed: What was computed.
+        outputs: The messages that came of it.
+        grades: Its draft tokens, graded.
+        step_time_s: Wall time of the step, seconds.
+    """
+    schedule = computed.schedule
+    drafting = [verdict for verdict in computed.verdicts if verdict.turn.num_drafts]
+    plain = Counter(turn.why_plain for turn in schedule.turns if turn.why_plain is not None)
+    num_decoding = len(drafting) + plain.total()
+    num_drafts = sum(verdict.turn.num_drafts for verdict in drafting)
+    num_catch_up = sum(turn.num_catch_up for turn in schedule.turns)
+    num_tokens = sum(len(turn.run.token_ids) for turn in schedule.turns)
+    ends = [output.finish_reason for output in outputs if output.finish_reason is not None]
+    num_failed = ends.count(FinishReason.ERROR)
+    return StepStats(
+        verified_graded=grades.verified_graded,
+        verified_accepted=grades.verified_accepted,
+        free_graded=grades.free_graded,
+        free_accepted=grades.free_accepted,
+        num_decoding=num_decoding,
+        num_drafting=len(drafting),
+        num_draft_tokens=num_drafts,
+        num_accepted_tokens=sum(verdict.num_accepted for verdict in drafting),
+        num_catch_up_tokens=num_catch_up,
+        plain_rows=dict(plain),
+        draft_time_s=computed.draft_time_s,
+        drafter_fault=computed.drafter_fault,
+        num_prefilling=sum(not turn.is_decoding for turn in schedule.turns),
+        num_prefill_tokens=num_tokens - num_decoding - num_drafts - num_catch_up,
+        num_emitted_tokens=sum(len(output.token_ids) for output in outputs),
+        num_finished=len(ends) - num_failed,
+        num_failed=num_failed,
+        num_preempted=schedule.num_preempted,
+        num_cached_tokens=schedule.num_cached_tokens,
+        step_time_s=step_time_s,
+    )
