@@ -3,46 +3,38 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from dflash.cache_folder import cache_dir_from
-from dflash.config import Dtype, EngineConfig, Exactness
+from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, Exactness, SpeculationConfig
+from dflash.drafters.checkpoint import DrafterCheckpoint
+from dflash.drafters.choice import chosen_drafter
+from dflash.drafters.dflash import DFlashDrafter
+from dflash.drafters.load import Lender, load_drafter
+from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
-from dflash.errors import KernelError
+from dflash.errors import ConfigError, KernelError
 from dflash.exactness import ExactnessReport
+from dflash.forms import CompiledForm, Form, Parts, TorchForm
 from dflash.kernels.build import native_build
-from dflash.kernels.native import NativeExecutor
-from dflash.kernels.pages import KVPages, RotaryTable, allocate_pages, rotary_table
-from dflash.kernels.torch_executor import TorchExecutor
+from dflash.kernels.pages import allocate_pages, rotary_table
 from dflash.kernels.torch_forms import FixedRows, OneQuery, PackedRows, PaddedRuns
 from dflash.machine_memory import memory_of_this_machine
-from dflash.memory import format_plan, plan_memory
+from dflash.memory import MemoryPlan, format_plan, plan_memory
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for
+from dflash.plan import ContextMode, DraftPlan, FixedPlanner
 from dflash.probe import PROBE_PAGES, PROBE_POSITIONS, first_difference
-from dflash.program import Program
 from dflash.runner import Executor, Runner
 from dflash.target import TargetFacts
 
 _logger = logging.getLogger(__name__)
 _DTYPES = {Dtype.BFLOAT16: torch.bfloat16, Dtype.FLOAT32: torch.float32}
 OnProgress = Callable[[str, float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """What every form of running the model is made from."""
-
-    program: Program
-    weight: Callable[[str], Tensor]
-    pages: KVPages
-    rotary: RotaryTable
-    num_threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +46,35 @@ class LoadedTarget:
         model_folder: Where the checkpoint and its tokenizer lie.
         exactness: What is promised about its numbers.
         fingerprint: Of the checkpoint; a drafter trained for it carries the same.
+        lender: What a drafter borrows.
     """
 
     runner: Runner
     model_folder: Path
     exactness: ExactnessReport
     fingerprint: str
+    lender: Lender
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModels:
+    """A target in memory, and its drafter where it has one."""
+
+    target: LoadedTarget
+    drafter: DFlashDrafter | None
 
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
-    """Return an engine ready to step; arguments and errors are those of `load_target`."""
-    target = load_target(config, on_progress)
+    """Return an engine ready to step; arguments and errors are those of `load_models`."""
+    models = load_models(config, on_progress)
+    target, drafter = models.target, models.drafter
+    length = 0 if drafter is None else config.speculation.draft_length
+    context = ContextMode.WARM if length else ContextMode.COLD
     return Engine(
         target.runner,
         config.limits,
+        drafter=drafter,
+        planner=FixedPlanner(DraftPlan(length, context=context)),
         model_folder=target.model_folder,
         exactness=target.exactness,
         prefix_caching=config.kv_cache.prefix_caching,
@@ -75,14 +82,21 @@ def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> 
 
 
 def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedTarget:
-    """Return a target ready to run.
+    """Return a target alone; arguments and errors are those of `load_models`."""
+    alone = replace(config, speculation=SpeculationConfig(drafter=None))
+    return load_models(alone, on_progress).target
+
+
+def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedModels:
+    """Return a target ready to run, with the drafter that the settings name.
 
     Args:
         config: The settings.
         on_progress: Called with a phase and the fraction of the whole start done, in [0, 1].
 
     Raises:
-        CheckpointError: The model cannot be found, read or computed.
+        CheckpointError: The model or the drafter cannot be found, read or computed, or the drafter
+            is another target's.
         CacheFolderError: The cache folder cannot be used.
         ConfigError: The memory plan does not fit.
         KernelError: ``bitwise`` was asked for and no form on this machine is exact.
@@ -93,26 +107,63 @@ def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         config.model, cache_dir, lambda phase, fraction: report(phase, 0.5 * fraction)
     )
     report("planning memory", 0.5)
-    memory = memory_of_this_machine()
-    plan = plan_memory(checkpoint.config, config, memory.total_bytes, memory.used_bytes)
+    plan, drafter = _planned(config, checkpoint, chosen_drafter(config, checkpoint))
     _logger.info("%s", format_plan(plan))
 
     report("loading weights", 0.55)
-    num_threads = config.num_threads or len(os.sched_getaffinity(0))
-    torch.set_num_threads(num_threads)
+    torch.set_num_threads(_num_threads(config))
+    target = _loaded_target(config, checkpoint, plan, report)
+    _logger.info(
+        "exactness %s: %s (%s)",
+        target.exactness.mode,
+        target.exactness.form,
+        target.exactness.detail,
+    )
+    loaded = None
+    if drafter is not None:
+        report("loading the drafter", 0.95)
+        loaded = load_drafter(drafter, target.lender, config.limits.max_num_seqs)
+    report("ready", 1.0)
+    return LoadedModels(target, loaded)
+
+
+def _num_threads(config: EngineConfig) -> int:
+    return config.num_threads or len(os.sched_getaffinity(0))
+
+
+def _planned(
+    config: EngineConfig, checkpoint: Checkpoint, drafter: DrafterCheckpoint | None
+) -> tuple[MemoryPlan, DrafterCheckpoint | None]:
+    """Return the plan, and the drafter unless nobody named it and there is no room for it."""
+    memory = memory_of_this_machine()
+    sizes = (checkpoint.config, config, memory.total_bytes, memory.used_bytes)
+    if drafter is None:
+        return plan_memory(*sizes), None
+    length = max_model_len(checkpoint.config, config.max_model_len)
+    target = program_for(checkpoint.config)
+    added = drafter_sizes(drafter.config, target, config.limits, config.dtype, length)
+    try:
+        return plan_memory(*sizes, added), drafter
+    except ConfigError as error:
+        if config.speculation.drafter != AUTO_DRAFTER:
+            raise
+        _logger.warning("no drafter: with it, %s", error)
+        return plan_memory(*sizes), None
+
+
+def _loaded_target(
+    config: EngineConfig, checkpoint: Checkpoint, plan: MemoryPlan, report: OnProgress
+) -> LoadedTarget:
     program = program_for(checkpoint.config)
     length = max_model_len(checkpoint.config, config.max_model_len)
-    parts = _Parts(
+    dtype = _DTYPES[config.dtype]
+    parts = Parts(
         program=program,
         weight=checkpoint.tensor,
-        pages=allocate_pages(
-            program.attention, max(plan.num_pages, PROBE_PAGES), _DTYPES[config.dtype]
-        ),
+        pages=allocate_pages(program.attention, max(plan.num_pages, PROBE_PAGES), dtype),
         rotary=rotary_table(program.attention, max(length, PROBE_POSITIONS)),
-        num_threads=num_threads,
     )
-    executor, exactness = _chosen_executor(config, checkpoint, parts, report)
-    _logger.info("exactness %s: %s (%s)", exactness.mode, exactness.form, exactness.detail)
+    form, executor, exactness = _chosen_form(config, checkpoint, parts, report)
     facts = TargetFacts(
         vocab_size=checkpoint.config.vocab_size,
         max_model_len=length,
@@ -121,33 +172,40 @@ def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         num_pages=plan.num_pages,
         num_layers=checkpoint.config.num_layers,
     )
-    report("ready", 1.0)
-    return LoadedTarget(
-        Runner(facts, executor), checkpoint.folder, exactness, checkpoint.fingerprint
+    lender = Lender(
+        config=checkpoint.config,
+        fingerprint=checkpoint.fingerprint,
+        program=program,
+        weight=checkpoint.tensor,
+        form=form,
+        dtype=dtype,
+        num_pages=plan.num_pages,
+        max_model_len=length,
     )
+    runner = Runner(facts, executor)
+    return LoadedTarget(runner, checkpoint.folder, exactness, checkpoint.fingerprint, lender)
 
 
-def _chosen_executor(
-    config: EngineConfig, checkpoint: Checkpoint, parts: _Parts, report: OnProgress
-) -> tuple[Executor, ExactnessReport]:
+def _chosen_form(
+    config: EngineConfig, checkpoint: Checkpoint, parts: Parts, report: OnProgress
+) -> tuple[Form, Executor, ExactnessReport]:
     """Return the cheapest form that keeps the promise, in a fixed order of preference.
 
     The order is fixed, never timed: replicas on machines alike choose alike, so that a seeded
     request continues on another replica with the same ids.
     """
     if config.exactness is Exactness.RELAXED:
-        executor = TorchExecutor(
-            parts.program, parts.weight, parts.pages, parts.rotary, PackedRows(), PaddedRuns()
-        )
+        form = TorchForm(PackedRows(), PaddedRuns())
+        executor = form.executor(parts)
         detail = "asked for by engine.exactness; products and attention round with their batch"
-        return executor, ExactnessReport(Exactness.RELAXED, executor.form, detail)
+        return form, executor, ExactnessReport(Exactness.RELAXED, executor.form, detail)
     failures = []
-    for executor in _exact_candidates(parts, failures):
+    for form, executor in _exact_candidates(parts, _num_threads(config), failures):
         report("probing the kernels", 0.9)
         difference = first_difference(executor, checkpoint.config.vocab_size)
         if difference is None:
             detail = "; ".join(["probed row by row: no bit differs", *failures])
-            return executor, ExactnessReport(Exactness.BITWISE, executor.form, detail)
+            return form, executor, ExactnessReport(Exactness.BITWISE, executor.form, detail)
         failures.append(f"{executor.form} differs at {difference}")
         _logger.warning("kernels are not exact here: %s", failures[-1])
     raise KernelError(
@@ -156,32 +214,27 @@ def _chosen_executor(
     )
 
 
-def _exact_candidates(parts: _Parts, failures: list[str]) -> Iterator[Executor]:
-    compiled = _compiled(parts)
-    if isinstance(compiled, NativeExecutor):
-        yield compiled
-    else:
+def _exact_candidates(
+    parts: Parts, num_threads: int, failures: list[str]
+) -> Iterator[tuple[Form, Executor]]:
+    compiled = _compiled(parts, num_threads)
+    if isinstance(compiled, str):
         failures.append(f"no compiled kernels ({compiled})")
         _logger.warning("serving with torch's kernels, many times slower: %s", compiled)
+    else:
+        yield compiled
     for linear in (FixedRows(32), FixedRows(8)):
-        yield TorchExecutor(
-            parts.program, parts.weight, parts.pages, parts.rotary, linear, OneQuery()
-        )
+        form = TorchForm(linear, OneQuery())
+        yield form, form.executor(parts)
 
 
-def _compiled(parts: _Parts) -> NativeExecutor | str:
+def _compiled(parts: Parts, num_threads: int) -> tuple[Form, Executor] | str:
     """Return the compiled form, or why this model or machine has none."""
     build = native_build()
     if build.library is None:
         return build.why_unavailable
+    form = CompiledForm(build.library, num_threads)
     try:
-        return NativeExecutor(
-            build.library,
-            parts.program,
-            parts.weight,
-            parts.pages,
-            parts.rotary,
-            parts.num_threads,
-        )
+        return form, form.executor(parts)
     except KernelError as error:
         return str(error)

@@ -20,7 +20,7 @@ _ALIASES = (
     ("encoder.fc.", "fc."),
     ("encoder.output_norm_enc.", "hidden_norm."),
 )
-_CODEBOOKS = ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook")
+CODEBOOKS = ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook")
 _REPEATED = ("t2d", "rotary_emb.inv_freq")
 _SIDES = 2
 
@@ -106,7 +106,7 @@ def drafter_tensor_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
     for index in range(config.attention.num_layers):
         shapes |= {f"layers.{index}.{name}": shape for name, shape in layer.items()}
     if config.selector_rank:
-        shapes |= dict.fromkeys(_CODEBOOKS, (config.vocab_size, config.selector_rank))
+        shapes |= dict.fromkeys(CODEBOOKS, (config.vocab_size, config.selector_rank))
         shapes["candidate_selector.hidden_projection.weight"] = (config.selector_rank, hidden)
     if config.is_reduced:
         shapes[_TARGET_IDS] = (config.draft_vocab_size,)
@@ -158,7 +158,7 @@ def _published(name: str) -> str:
             name = published + name.removeprefix(alias)
     # Some tools save the codebooks as embedding modules.
     bare = name.removesuffix(".weight")
-    return bare if bare in _CODEBOOKS else name
+    return bare if bare in CODEBOOKS else name
 
 
 def _check_tensors(

@@ -12,6 +12,7 @@ from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError
 from dflash.models.config import ModelConfig, model_config_from_json, tensor_shapes
 from dflash.models.embedded import OnProgress, ensure_embedded_model
+from dflash.models.folder import local_folder
 from dflash.models.hub import downloaded, is_hub_id
 from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
 
@@ -76,39 +77,17 @@ def open_checkpoint(
 def _folder_of(source: str, cache_dir: Path, on_progress: OnProgress | None) -> Path:
     if source == EMBEDDED_MODEL:
         return ensure_embedded_model(cache_dir, on_progress)
-    if folder := _local_folder(source):
+    if folder := local_folder(source, "engine.model", repr(EMBEDDED_MODEL)):
         return folder
     if is_hub_id(source):
         if on_progress:
             on_progress(f"downloading {source}", 0.0)
-        return downloaded(source)
+        return downloaded(source, "engine.model")
     near = difflib.get_close_matches(source, [EMBEDDED_MODEL], n=1)
     meant = f"did you mean {EMBEDDED_MODEL!r}?" if near else f"try {EMBEDDED_MODEL!r}"
     raise CheckpointError(
         f"engine.model is {source!r}: no such folder, and not a hub id (organisation/name); {meant}"
     )
-
-
-def _local_folder(source: str) -> Path | None:
-    # The empty text is the working folder to the system, and a forgotten setting to a person.
-    if not source:
-        return None
-    try:
-        path = Path(source).expanduser()
-        if path.is_dir():
-            return path
-        is_file = path.exists()
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(
-            f"engine.model is {source!r}, which cannot be looked up ({error}); name a folder "
-            f"this user may read, or {EMBEDDED_MODEL!r}"
-        ) from error
-    if is_file:
-        raise CheckpointError(
-            f"engine.model is {source!r}, a file; give the folder that holds it "
-            f"({path.absolute().parent})"
-        )
-    return None
 
 
 def _read_config(folder: Path) -> ModelConfig:

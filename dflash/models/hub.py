@@ -17,10 +17,14 @@ def is_hub_id(source: str) -> bool:
     return _HUB_ID.fullmatch(source) is not None
 
 
-def downloaded(hub_id: str) -> Path:
+def downloaded(hub_id: str, setting: str) -> Path:
     """Return the folder of a hub checkpoint, downloading what is not there yet.
 
     It lies in the hub's own cache (``HF_HOME``), which other programs share.
+
+    Args:
+        hub_id: Organisation and name.
+        setting: Key of the setting that asks for it.
 
     Raises:
         CheckpointError: The hub cannot be reached, or has no such checkpoint for this user.
@@ -33,7 +37,7 @@ def downloaded(hub_id: str) -> Path:
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(
-            f"engine.model is {hub_id!r}: no folder of that name is here, and the hub did not "
+            f"{setting} is {hub_id!r}: no folder of that name is here, and the hub did not "
             "give it; check the spelling and the network (a private model needs HF_TOKEN), or "
             f"download it elsewhere and name its folder. The hub's client says: {reason}"
         ) from error

@@ -1,0 +1,115 @@
+"""From a drafter's folder and a loaded target to a drafter ready to propose."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dflash.drafters.binding import why_inactive
+from dflash.drafters.borrowed import DrafterWeights, borrowed_names
+from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
+from dflash.drafters.dflash import DFlashDrafter
+from dflash.drafters.dflash_program import block_program, context_program
+from dflash.drafters.walk import Scoring, Selector, walk_reference
+from dflash.errors import CheckpointError
+from dflash.forms import Form, Parts
+from dflash.kernels.pages import allocate_pages, rotary_table
+from dflash.models.config import ModelConfig
+from dflash.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Lender:
+    """A loaded target as its drafter sees it: what it is checked against, and what it lends.
+
+    Attributes:
+        config: The target's config.
+        fingerprint: Of its checkpoint.
+        program: Its forward.
+        weight: Returns one of its tensors by name.
+        form: The form it runs in.
+        dtype: Type of weights, activations and pages.
+        num_pages: KV pages it has.
+        max_model_len: Most positions of a sequence.
+    """
+
+    config: ModelConfig
+    fingerprint: str
+    program: Program
+    weight: Callable[[str], Tensor]
+    form: Form
+    dtype: torch.dtype
+    num_pages: int
+    max_model_len: int
+
+
+def open_bound_drafter(folder: Path, config: ModelConfig, fingerprint: str) -> DrafterCheckpoint:
+    """Return a drafter's checkpoint that belongs to a target, checked but not yet read.
+
+    Args:
+        folder: Where it lies.
+        config: The target's.
+        fingerprint: Of the target's checkpoint.
+
+    Raises:
+        CheckpointError: The checkpoint is wrong in itself, or another target's.
+    """
+    checkpoint = open_drafter_checkpoint(folder)
+    reason = why_inactive(checkpoint.config, config, fingerprint)
+    if reason is not None:
+        raise CheckpointError(f"{folder} cannot draft here: {reason}; use a drafter made for it")
+    return checkpoint
+
+
+def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -> DFlashDrafter:
+    """Return a drafter ready to propose, with an empty context.
+
+    Args:
+        checkpoint: As `open_bound_drafter` returned it for this target.
+        target: What it drafts for.
+        max_runs: Most draft blocks of one pass; each has a scratch page.
+
+    Raises:
+        CheckpointError: A weight is not finite, or differs where it should be the target's.
+        KernelError: The target's form cannot take a width of the drafter.
+    """
+    config = checkpoint.config
+    target_ids = checkpoint.target_ids()
+    weight = DrafterWeights(checkpoint, target.program, target.weight, target_ids)
+    weight.check_copies()
+    pages = allocate_pages(config.attention, target.num_pages + max_runs, target.dtype)
+    # The block of the last position of the longest sequence reaches beyond it.
+    rotary = rotary_table(config.attention, target.max_model_len + config.block_size)
+    programs = (
+        context_program(config),
+        block_program(config, borrowed_names(config, target.program)),
+    )
+    context, block = (
+        target.form.executor(Parts(program, weight, pages, rotary)) for program in programs
+    )
+    return DFlashDrafter(
+        config=config,
+        context=context,
+        block=block,
+        walk=walk_reference,
+        scoring=Scoring(
+            num_candidates=config.num_candidates,
+            multiplier=config.output_multiplier,
+            softcap=config.final_logit_softcapping,
+            target_ids=target_ids,
+            selector=_selector(checkpoint, target.dtype),
+        ),
+        max_runs=max_runs,
+    )
+
+
+def _selector(checkpoint: DrafterCheckpoint, dtype: torch.dtype) -> Selector | None:
+    if not checkpoint.config.selector_rank:
+        return None
+    # Copies: what was read may lie in the mapped file.
+    predecessors, successors = (
+        checkpoint.tensor(name).to(dtype, copy=True).contiguous() for name in CODEBOOKS
+    )
+    return Selector(predecessors, successors)
