@@ -10,24 +10,18 @@ from torch import Tensor
 from dflash.train.head import DraftHead
 from dflash.train.loss import Labels
 from dflash.train.model import Blocks
+from dflash.train.sequences import TappedSequence
 
 
-class TrainingSequence(Protocol):
-    """One conversation the target answered."""
+class SequencePool(Protocol):
+    """Sequences by index; a list of them is one."""
 
-    @property
-    def token_ids(self) -> Tensor:
-        """Prompt and response, ``[tokens]``."""
+    def __len__(self) -> int:
+        """How many there are by now."""
         ...
 
-    @property
-    def prompt_length(self) -> int:
-        """Tokens of the prompt."""
-        ...
-
-    @property
-    def features(self) -> Tensor:
-        """The target's tapped states, ``[tokens, taps * hidden]``; the last row is never read."""
+    def __getitem__(self, index: int, /) -> TappedSequence:
+        """The sequence at an index."""
         ...
 
 
@@ -91,7 +85,7 @@ class Draw:
 
 
 def make_batch(
-    sequences: Sequence[TrainingSequence],
+    sequences: Sequence[TappedSequence],
     head: DraftHead,
     block_size: int,
     num_anchors: int,

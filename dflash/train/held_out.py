@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dflash.train.batches import TrainingSequence, block_tokens
+from dflash.train.batches import block_tokens
 from dflash.train.head import DraftHead
 from dflash.train.model import Blocks, Drafter
 from dflash.train.selector import draft
+from dflash.train.sequences import TappedSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def serve_again(
     drafter: Drafter,
     head: DraftHead,
     embedding: Tensor,
-    sequence: TrainingSequence,
+    sequence: TappedSequence,
     second_version: bool,
 ) -> Tally:
     """Return how a sequence would have been served by greedy drafts.

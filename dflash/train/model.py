@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +93,9 @@ class Drafter(nn.Module):
         states = self.hidden_norm(self.fc(features))
         positions = torch.cat([torch.arange(length) for length in lengths])
         rotary = self._rotary(positions, states.dtype)
-        layers = tuple(layer.self_attn.keys_values(states, rotary) for layer in self.layers)
+        layers = tuple(
+            layer.self_attn.keys_values(states, rotary) for layer in self._draft_layers()
+        )
         return Context(layers, lengths)
 
     def forward(
@@ -115,7 +118,7 @@ class Drafter(nn.Module):
         positions = (blocks.anchors[:, None] + torch.arange(slots)).flatten()
         rotary = self._rotary(positions, embedding.dtype)
         x = embedding[ids]
-        for layer, keys_values in zip(self.layers, context.layers, strict=True):
+        for layer, keys_values in zip(self._draft_layers(), context.layers, strict=True):
             past = _by_sequence(keys_values, context.lengths)
 
             def attention(y: Tensor, sublayer: Attention = layer.self_attn, past=past) -> Tensor:
@@ -123,6 +126,9 @@ class Drafter(nn.Module):
 
             x = layer(x, attention, convolving)
         return self.norm(x[:, 1:])
+
+    def _draft_layers(self) -> list[DraftLayer]:
+        return cast("list[DraftLayer]", list(self.layers))
 
     def _rotary(self, positions: Tensor, dtype: torch.dtype) -> Rotary:
         return Rotary(self.shape.head_dim, self.shape.rope_theta, positions, dtype)

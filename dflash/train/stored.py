@@ -1,7 +1,7 @@
 """Stored sequences as the trainer reads them: by index, one at a time, more of them later."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class _Place:
     kind: str
 
 
-class StoredSequences(Sequence[TappedSequence]):
+class StoredSequences:
     """The sequences of a folder of shards that have something to predict.
 
     Args:

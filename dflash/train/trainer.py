@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dflash.train.batches import Batch, Draw, TrainingSequence, make_batch
+from dflash.train.batches import Batch, Draw, SequencePool, make_batch
 from dflash.train.head import DraftHead
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
@@ -115,7 +115,7 @@ class Trainer:
         """Whether convolutions and selector take part by now."""
         return self.progress >= self.plan.second_version_at
 
-    def train_step(self, sequences: Sequence[TrainingSequence]) -> StepReport:
+    def train_step(self, sequences: SequencePool) -> StepReport:
         """Take one step.
 
         Args:
@@ -168,7 +168,7 @@ class Trainer:
         self._draw.restore(state.draw)
         self.step, self.tokens, self.elapsed_s = state.step, state.tokens, state.elapsed_s
 
-    def _batch(self, sequences: Sequence[TrainingSequence]) -> Batch:
+    def _batch(self, sequences: SequencePool) -> Batch:
         plan = self.plan
         drawn = self._draw.next(plan.sequences_per_step, len(sequences))
         return make_batch(
