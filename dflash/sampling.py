@@ -16,6 +16,7 @@ from dflash.request import SamplingParams, TokenLogprobs
 
 # Every JSON client keeps integers of 53 bits; many read them as floats and lose the rest.
 _SEED_BITS = 53
+_LARGEST = Draw(NoiseKey(0, 0, 0), temperature=0.0, top_k=0, top_p=1.0, min_p=0.0)
 
 
 class NonFiniteLogitsError(EngineError):
@@ -76,7 +77,16 @@ def new_seed() -> int:
 
 
 def choose(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[Chosen]:
-    """Return the token of each row: largest processed score plus keyed noise.
+    """Return the token of each row with its logprobs; shapes and errors are those of `draw_ids`."""
+    token_ids = draw_ids(logits, rows)
+    return [
+        chosen_of(logits, index, token_id, row.params)
+        for index, (token_id, row) in enumerate(zip(token_ids, rows, strict=True))
+    ]
+
+
+def draw_ids(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[int]:
+    """Return the token id of each row: largest processed score plus keyed noise.
 
     A row's token is a function of that row: of its logits, its parameters, its ids and its key.
     Bias, penalties and bans come first (`processed_logits`), then temperature, top-k, top-p and
@@ -96,15 +106,29 @@ def choose(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[Chosen]:
         )
         for own, row in zip(raw, rows, strict=True)
     ]
-    token_ids = draw(processed, [_draw_of(row) for row in rows])
-    return [
-        _chosen(index, token_id, raw[index], processed[index], rows[index].params.num_logprobs)
-        for index, token_id in enumerate(token_ids)
-    ]
+    token_ids = []
+    for index, token_id in enumerate(draw(processed, [_draw_of(row) for row in rows])):
+        if token_id is None:
+            raise NonFiniteLogitsError(_why_none(raw[index], processed[index]), index)
+        token_ids.append(token_id)
+    return token_ids
+
+
+def chosen_of(logits: Tensor, row: int, token_id: int, params: SamplingParams) -> Chosen:
+    """Return a row's token, with its logprobs where they were asked for.
+
+    Shapes:
+        logits: ``[rows, vocab]``, as for `draw_ids`.
+    """
+    if params.num_logprobs is None:
+        return Chosen(token_id, None)
+    return Chosen(token_id, token_logprobs(logits[row], token_id, params.num_logprobs))
 
 
 def _draw_of(row: ChoiceRow) -> Draw:
     params = row.params
+    if params.temperature == 0.0:
+        return _LARGEST
     return Draw(
         key=NoiseKey(row.seed, row.choice, row.position),
         temperature=params.temperature,
@@ -112,16 +136,6 @@ def _draw_of(row: ChoiceRow) -> Draw:
         top_p=params.top_p,
         min_p=params.min_p,
     )
-
-
-def _chosen(
-    index: int, token_id: int | None, raw: Tensor, processed: Tensor, num_logprobs: int | None
-) -> Chosen:
-    if token_id is None:
-        raise NonFiniteLogitsError(_why_none(raw, processed), index)
-    if num_logprobs is None:
-        return Chosen(token_id, None)
-    return Chosen(token_id, token_logprobs(raw, token_id, num_logprobs))
 
 
 def _why_none(raw: Tensor, processed: Tensor) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from torch import Tensor
 
 from dflash.errors import EngineError
-from dflash.sampling import ChoiceRow, Chosen, choose
+from dflash.sampling import ChoiceRow, chosen_of, draw_ids
 from dflash.schedule import Turn, Verdict
 
 _logger = logging.getLogger(__name__)
@@ -29,14 +29,15 @@ def verify(turns: Sequence[Turn], logits: Tensor) -> list[Verdict]:
     """
     rows = [row for turn in turns for row in _rows(turn)]
     try:
-        chosen = choose(logits, rows)
+        drawn = draw_ids(logits, rows)
     except Exception:
         _logger.debug("a row of %d has no choice; each is chosen alone", len(rows), exc_info=True)
-        return _verify_alone(turns, logits, rows)
+        drawn = None
     verdicts, first = [], 0
     for turn in turns:
         end = first + turn.run.num_logits
-        verdicts.append(_verdict(turn, tuple(_chain(turn, chosen[first:end]))))
+        token_ids = _drawn_alone(logits, rows, first, end) if drawn is None else drawn[first:end]
+        verdicts.append(_verdict(turn, logits, first, token_ids))
         first = end
     return verdicts
 
@@ -44,40 +45,33 @@ def verify(turns: Sequence[Turn], logits: Tensor) -> list[Verdict]:
 def _rows(turn: Turn) -> Iterator[ChoiceRow]:
     """Yield what decides each token of a turn, as if the draft tokens before it were emitted."""
     if turn.run.num_logits:
-        for count in range(turn.num_drafts + 1):
-            yield turn.sequence.choice_row(turn.drafts[:count])
+        drafts = turn.drafts
+        for count in range(len(drafts) + 1):
+            yield turn.sequence.choice_row(drafts[:count])
 
 
-def _chain(turn: Turn, choices: Iterable[Chosen]) -> Iterator[Chosen]:
-    """Yield choices up to the first that is not the draft token, or that ends the request."""
-    for choice, draft in zip(choices, (*turn.drafts, None), strict=False):
-        yield choice
-        if choice.token_id != draft or turn.sequence.stops_at(choice.token_id):
-            return
+def _drawn_alone(
+    logits: Tensor, rows: Sequence[ChoiceRow], first: int, end: int
+) -> Iterator[int]:
+    """Yield token ids row by row, drawn only where they are asked for."""
+    for row in range(first, end):
+        yield draw_ids(logits[row : row + 1], [rows[row]])[0]
 
 
-def _verdict(turn: Turn, chosen: tuple[Chosen, ...], error: str | None = None) -> Verdict:
-    num_rejected = turn.num_drafts + 1 - len(chosen) if turn.run.num_logits else 0
-    return Verdict(turn, chosen, len(turn.run.token_ids) - num_rejected, error)
-
-
-def _verify_alone(
-    turns: Sequence[Turn], logits: Tensor, rows: Sequence[ChoiceRow]
-) -> list[Verdict]:
-    """Choose row by row, no further than needed: a row's choice does not depend on neighbours."""
-    verdicts, first = [], 0
-    for turn in turns:
-        own = range(first, first + turn.run.num_logits)
-        chosen: list[Chosen] = []
-        error = None
-        try:
-            choices = (choose(logits[row : row + 1], [rows[row]])[0] for row in own)
-            chosen.extend(_chain(turn, choices))
-        except EngineError as fault:
-            error = str(fault)
-        except Exception:
-            _logger.exception("a row could not be chosen")
-            error = STEP_FAILED
-        verdicts.append(_verdict(turn, tuple(chosen), error))
-        first = own.stop
-    return verdicts
+def _verdict(turn: Turn, logits: Tensor, first: int, token_ids: Iterable[int]) -> Verdict:
+    """Keep ids up to the first that is not the draft token, or that ends the request."""
+    num_tokens = len(turn.run.token_ids)
+    if not turn.run.num_logits:
+        return Verdict(turn, num_kept=num_tokens)
+    params, chosen, error = turn.sequence.request.sampling, [], None
+    try:
+        for token_id, draft in zip(token_ids, (*turn.drafts, None), strict=False):
+            chosen.append(chosen_of(logits, first + len(chosen), token_id, params))
+            if token_id != draft or turn.sequence.stops_at(token_id):
+                break
+    except EngineError as fault:
+        error = str(fault)
+    except Exception:
+        _logger.exception("a row could not be chosen")
+        error = STEP_FAILED
+    return Verdict(turn, tuple(chosen), num_tokens - turn.num_drafts - 1 + len(chosen), error)

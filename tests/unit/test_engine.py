@@ -11,7 +11,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
-from dflash.sampling import Chosen, choose
+from dflash.sampling import Chosen, draw_ids
 from dflash.sequence import Sequence
 from dflash.target import TargetOutput
 
@@ -222,12 +222,12 @@ def test_a_fault_of_ours_in_one_choice_ends_its_own_request_only(monkeypatch):
     good = [GenerateRequest(f"good{i}", (i + 1, 2, 3), 6, GREEDY) for i in range(2)]
     bad = GenerateRequest("bad", (77, 2, 3), 6, GREEDY)
 
-    def choose_or_fail(logits, rows):
+    def draw_or_fail(logits, rows):
         if any(row.prompt_token_ids[0] == 77 for row in rows):
             raise TypeError("not foreseen")
-        return choose(logits, rows)
+        return draw_ids(logits, rows)
 
-    monkeypatch.setattr("dflash.verify.choose", choose_or_fail)
+    monkeypatch.setattr("dflash.verify.draw_ids", draw_or_fail)
     drive.submit(good[0], bad, good[1])
     drive.finish()
 
