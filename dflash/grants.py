@@ -45,16 +45,16 @@ class Grants:
         """Whether the context holds, or is to hold, all its computed tokens."""
         return sequence.num_tokens - 1 <= self._facts.max_context
 
-    def refresh(self, sequence: Sequence, table: PageTable, known: int = 0) -> None:
-        """Look up how far a sequence's pages hold context.
+    def num_context(self, sequence: Sequence, table: PageTable, known: int = 0) -> int:
+        """Return how many computed tokens of a sequence have context in its pages.
 
         Args:
             sequence: Whose.
             table: Its pages.
-            known: So many tokens are known to have it.
+            known: So many are known to have it.
         """
         most = min(sequence.num_computed, self._facts.max_context)
-        sequence.num_context = self.context.length(table.pages, most, min(known, most))
+        return self.context.length(table.pages, most, min(known, most))
 
     def num_behind(self, sequence: Sequence, table: PageTable, plan: DraftPlan) -> int:
         """Return how many computed tokens the target has to compute again for the context.
@@ -65,7 +65,7 @@ class Grants:
             return 0
         if sequence.num_context < sequence.num_computed:
             # Others that share its pages may have caught up since.
-            self.refresh(sequence, table, sequence.num_context)
+            sequence.num_context = self.num_context(sequence, table, sequence.num_context)
         return sequence.num_computed - sequence.num_context
 
     def wanted(self, sequence: Sequence, plan: DraftPlan) -> int | WhyPlain:

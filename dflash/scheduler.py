@@ -95,7 +95,7 @@ class Scheduler:
     def refresh_context(self) -> None:
         """Look up anew how far the pages of all running sequences hold the drafter's context."""
         for sequence in self._running:
-            self.grants.refresh(sequence, _table_of(sequence))
+            sequence.num_context = self.grants.num_context(sequence, _table_of(sequence))
 
     def commit(self, verdicts: Iterable[Verdict]) -> tuple[TokenOutput, ...]:
         """Enter what a step brought, each sequence in one piece; return the messages."""
@@ -110,12 +110,7 @@ class Scheduler:
         """
         self._kv_cache.check()
         for sequence in self._running:
-            table = sequence.table
-            if table is None or len(table.pages) * self._kv_cache.page_size < sequence.num_computed:
-                raise AccountingError(
-                    f"request {sequence.request.request_id} runs with {sequence.num_computed} "
-                    "computed tokens and fewer pages"
-                )
+            self._check_pages(sequence)
         for sequence in self._waiting:
             if sequence.table is not None or sequence.num_computed:
                 raise AccountingError(
@@ -123,6 +118,23 @@ class Scheduler:
                 )
         if not self._running and self._kv_cache.num_owned:
             raise AccountingError(f"{self._kv_cache.num_owned} pages are owned and nothing runs")
+
+    def _check_pages(self, sequence: Sequence) -> None:
+        table, name = _table_of(sequence), sequence.request.request_id
+        count = len(table.pages)
+        if count < self._kv_cache.num_pages_for(sequence.num_computed):
+            raise AccountingError(
+                f"request {name} runs with {sequence.num_computed} computed tokens and fewer pages"
+            )
+        if count > self._kv_cache.num_pages_for(sequence.num_tokens):
+            raise AccountingError(
+                f"request {name} keeps {count} pages for {sequence.num_tokens} tokens"
+            )
+        if sequence.num_context > self.grants.num_context(sequence, table):
+            raise AccountingError(
+                f"request {name} claims a context of {sequence.num_context} tokens that its pages "
+                "do not hold"
+            )
 
     def _make_room(self) -> int:
         """Give every running sequence pages for its tokens, at the cost of the youngest."""
@@ -178,7 +190,7 @@ class Scheduler:
         num_cached = num_computed - sequence.num_computed
         sequence.num_computed = num_computed
         if num_cached:
-            self.grants.refresh(sequence, _table_of(sequence))
+            sequence.num_context = self.grants.num_context(sequence, _table_of(sequence))
         if not sequence.was_preempted:
             sequence.num_cached_tokens += num_cached
         return num_cached
@@ -205,7 +217,7 @@ class Scheduler:
         message = _message(verdict)
         self._kv_cache.publish(table, sequence.token_ids, sequence.num_computed)
         self._kv_cache.truncate(table, sequence.num_tokens)
-        self.grants.refresh(sequence, table, sequence.num_context)
+        sequence.num_context = self.grants.num_context(sequence, table, sequence.num_context)
         if turn.num_catch_up and sequence.num_context == sequence.num_computed:
             sequence.num_ungraded = NUM_UNGRADED
         if message is not None and message.finish_reason is not None:

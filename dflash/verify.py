@@ -50,9 +50,7 @@ def _rows(turn: Turn) -> Iterator[ChoiceRow]:
             yield turn.sequence.choice_row(drafts[:count])
 
 
-def _drawn_alone(
-    logits: Tensor, rows: Sequence[ChoiceRow], first: int, end: int
-) -> Iterator[int]:
+def _drawn_alone(logits: Tensor, rows: Sequence[ChoiceRow], first: int, end: int) -> Iterator[int]:
     """Yield token ids row by row, drawn only where they are asked for."""
     for row in range(first, end):
         yield draw_ids(logits[row : row + 1], [rows[row]])[0]

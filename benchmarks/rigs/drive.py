@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from benchmarks.rigs.hash_lm import HashLM
-from benchmarks.rigs.serial import Answer
+from benchmarks.rigs.script_drafter import Script, ScriptDrafter, right_of
+from benchmarks.rigs.serial import Answer, full_ids, serial_answer
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
+from dflash.plan import Planner
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
 
 
@@ -14,6 +16,8 @@ class Drive:
 
     Attributes:
         model: The target.
+        drafter: Speaks by a script where one was given. Requests that live together need seeds of
+            their own then.
         engine: The engine.
         results: What each step brought.
         outputs: Every message of every request, in order.
@@ -25,15 +29,35 @@ class Drive:
         *,
         num_pages: int = 64,
         prefix_caching: bool = True,
+        script: Script | None = None,
+        planner: Planner | None = None,
+        max_context: int = 1 << 20,
     ) -> None:
         self.model = HashLM(num_pages=num_pages)
-        self.engine = Engine(self.model, limits or EngineLimits(), prefix_caching=prefix_caching)
+        self._known: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.drafter = script and ScriptDrafter(
+            self.model.facts,
+            right_of(self._known),
+            script,
+            model=self.model,
+            max_context=max_context,
+        )
+        self.engine = Engine(
+            self.model,
+            limits or EngineLimits(),
+            drafter=self.drafter,
+            planner=planner,
+            prefix_caching=prefix_caching,
+        )
         self.results: list[StepResult] = []
         self.outputs: dict[str, list[TokenOutput]] = {}
 
     def submit(self, *requests: GenerateRequest) -> None:
         """Submit requests in this order."""
         for request in requests:
+            if self.drafter is not None:
+                answer = serial_answer(self.model, request)
+                self._known[request.seed, request.choice] = full_ids(request, answer)
             self.engine.submit(request)
             self.outputs[request.request_id] = []
 

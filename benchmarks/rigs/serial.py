@@ -51,3 +51,9 @@ def serial_answer(model: HashLM, request: GenerateRequest) -> Answer:
         if chosen.logprobs is not None:
             logprobs.append(chosen.logprobs)
     return Answer(tuple(output), tuple(logprobs), FinishReason.LENGTH, None)
+
+
+def full_ids(request: GenerateRequest, answer: Answer) -> tuple[int, ...]:
+    """Return prompt and answer, with the stop id where one ended it."""
+    stop = () if answer.stop_token_id is None else (answer.stop_token_id,)
+    return (*request.prompt_token_ids, *answer.token_ids, *stop)

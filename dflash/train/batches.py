@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -100,24 +101,22 @@ def make_batch(
         num_anchors: Most anchors of one sequence.
         generator: Source of the draw.
     """
-    features, blocks, labels = [], [], []
-    for sequence in sequences:
+    anchors, tokens, starts = [], [], []
+    lengths = tuple(len(sequence.token_ids) - 1 for sequence in sequences)
+    for sequence, start in zip(sequences, accumulate(lengths, initial=0), strict=False):
         first, last = sequence.prompt_length, len(sequence.token_ids) - 2
         order = torch.randperm(last - first + 1, generator=generator)
-        anchors = (first + order[:num_anchors]).sort().values
-        features.append(sequence.features[: int(anchors[-1])])
-        blocks.append(anchors)
-        labels.append(block_tokens(sequence.token_ids, anchors, block_size))
-    tokens = torch.cat(labels)
+        drawn = (first + order[:num_anchors]).sort().values
+        anchors.append(drawn)
+        tokens.append(block_tokens(sequence.token_ids, drawn, block_size))
+        starts.append(start + drawn)
+    per_sequence = tuple(len(drawn) for drawn in anchors)
+    ids = torch.cat(tokens)
     return Batch(
-        features=torch.cat(features),
-        lengths=tuple(len(part) for part in features),
-        blocks=Blocks(
-            anchor_ids=tokens[:, 0],
-            anchors=torch.cat(blocks),
-            per_sequence=tuple(len(part) for part in blocks),
-        ),
-        labels=_labels(tokens, head),
+        features=torch.cat([sequence.features[:-1] for sequence in sequences]),
+        lengths=lengths,
+        blocks=Blocks(ids[:, 0], torch.cat(anchors), per_sequence),
+        labels=_labels(ids, torch.cat(starts), head),
     )
 
 
@@ -127,7 +126,12 @@ def block_tokens(token_ids: Tensor, anchors: Tensor, block_size: int) -> Tensor:
     return padded[anchors[:, None] + torch.arange(block_size)]
 
 
-def _labels(tokens: Tensor, head: DraftHead) -> Labels:
+def _labels(tokens: Tensor, anchor_rows: Tensor, head: DraftHead) -> Labels:
     ids = tokens[:, 1:]
     known = (ids >= 0) & (head.rows[ids] >= 0)
-    return Labels(ids, tokens[:, :-1], known.cumprod(dim=1).bool())
+    return Labels(
+        ids=ids,
+        previous=tokens[:, :-1],
+        known=known.cumprod(dim=1).bool(),
+        rows=anchor_rows[:, None] + torch.arange(ids.shape[1]),
+    )

@@ -23,23 +23,6 @@ from dflash.train.trainer import Plan, StepReport, Trainer
 
 
 @dataclass(frozen=True, slots=True)
-class Frozen:
-    """What of the target takes part in the training and never changes.
-
-    Attributes:
-        embedding: Its embedding table in the type to compute in, ``[vocab, hidden]``.
-        head: Its head in the same type, ``[vocab, hidden]``.
-        fingerprint: Of its checkpoint.
-        always: Ids every shortlist keeps, ``[ids]`` int64.
-    """
-
-    embedding: Tensor
-    head: Tensor
-    fingerprint: str
-    always: Tensor
-
-
-@dataclass(frozen=True, slots=True)
 class Places:
     """Where a run reads and writes.
 

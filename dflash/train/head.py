@@ -9,6 +9,8 @@ from torch import Tensor
 # The logits of so many rows are worked on at once: they fit the processor's cache.
 _ROWS_AT_ONCE = 512
 _SMALLEST_SHARE = 1e-30
+# How much of a row's loss is the target's distribution, where it is known.
+_SOFT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +43,26 @@ class DraftHead:
         return (weight @ hidden[:, :, None]).squeeze(-1).float()
 
     def cross_entropy(
-        self, hidden: Tensor, labels: Tensor, candidates: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the cross-entropy of each row, with a gradient, and its most likely ids.
+        self, hidden: Tensor, labels: Tensor, taught: Tensor | None, candidates: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss of each row, with a gradient, and what its labels and best ids are.
 
         Args:
             hidden: ``[rows, hidden]``.
             labels: Target ids, every one of them in the shortlist, ``[rows]``.
+            taught: What the target's head reads where it chooses the label, ``[rows, hidden]``:
+                each row learns the target's distribution over the shortlist as much as its
+                label. None learns the label alone.
             candidates: How many of the most likely ids to return.
 
         Returns:
-            ``[rows]`` float32 and target ids ``[rows, candidates]``.
+            The loss ``[rows]`` float32; the likelihood of the label ``[rows]`` float32; the most
+            likely target ids ``[rows, candidates]``.
         """
-        losses, best = _CrossEntropy.apply(hidden, self.weight, self.rows[labels], candidates)
-        return losses, self.ids[best]
+        losses, likelihoods, best = _CrossEntropy.apply(
+            hidden, self.weight, self.rows[labels], taught, candidates
+        )
+        return losses, likelihoods, self.ids[best]
 
 
 def draft_head(weight: Tensor, ids: Tensor) -> DraftHead:
@@ -77,24 +85,53 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, candidates: int
-    ) -> tuple[Tensor, Tensor]:
-        losses, gradients, best = [], [], []
-        for part, wanted in zip(
-            hidden.split(_ROWS_AT_ONCE), labels.split(_ROWS_AT_ONCE), strict=True
-        ):
-            shares = (part @ weight.T).softmax(dim=-1)
-            best.append(shares.topk(candidates, dim=-1).indices)
-            share = shares.gather(1, wanted[:, None])
-            losses.append(-share.float().clamp_min(_SMALLEST_SHARE).log().squeeze(1))
-            shares.scatter_add_(1, wanted[:, None], -torch.ones_like(share))
-            gradients.append(shares @ weight)
-        ctx.save_for_backward(torch.cat(gradients))
-        ids = torch.cat(best)
-        ctx.mark_non_differentiable(ids)
-        return torch.cat(losses), ids
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        taught: Tensor | None,
+        candidates: int,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        parts = [
+            _part(
+                hidden[start : start + _ROWS_AT_ONCE],
+                weight,
+                labels[start : start + _ROWS_AT_ONCE],
+                None if taught is None else taught[start : start + _ROWS_AT_ONCE],
+                candidates,
+            )
+            for start in range(0, len(hidden), _ROWS_AT_ONCE)
+        ]
+        losses, likelihoods, best, gradient = (
+            torch.cat(column) for column in zip(*parts, strict=True)
+        )
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(likelihoods, best)
+        return losses, likelihoods, best
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None, None, None]:
         (gradient,) = ctx.saved_tensors
-        return (gradient * grad_outputs[0][:, None]).to(gradient.dtype), None, None, None
+        scaled = (gradient * grad_outputs[0][:, None]).to(gradient.dtype)
+        return scaled, None, None, None, None
+
+
+def _part(
+    hidden: Tensor, weight: Tensor, labels: Tensor, taught: Tensor | None, candidates: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return losses, likelihoods of the labels, best rows of the head, gradients."""
+    shares = (hidden @ weight.T).softmax(dim=-1)
+    best = shares.topk(candidates, dim=-1).indices
+    place = labels[:, None]
+    likelihoods = shares.gather(1, place).float().squeeze(1)
+    losses = -likelihoods.clamp_min(_SMALLEST_SHARE).log()
+    hard = 1.0
+    gradient = shares
+    if taught is not None:
+        wanted = (taught @ weight.T).softmax(dim=-1)
+        soft = -(shares.clamp_min(_SMALLEST_SHARE).log() * wanted).sum(dim=-1).float()
+        hard = 1.0 - _SOFT
+        losses = hard * losses + _SOFT * soft
+        gradient = shares - _SOFT * wanted
+    gradient.scatter_add_(1, place, torch.full_like(place, -hard, dtype=shares.dtype))
+    return losses, likelihoods, best, gradient @ weight

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from dflash.train.batches import block_tokens
-from dflash.train.head import DraftHead
+from dflash.train.frozen import FrozenTarget
 from dflash.train.model import Blocks, Drafter
 from dflash.train.selector import draft
 from dflash.train.sequences import TappedSequence
@@ -38,8 +37,7 @@ class Tally:
 @torch.no_grad()
 def serve_again(
     drafter: Drafter,
-    head: DraftHead,
-    embedding: Tensor,
+    target: FrozenTarget,
     sequence: TappedSequence,
     second_version: bool,
 ) -> Tally:
@@ -51,20 +49,19 @@ def serve_again(
 
     Args:
         drafter: The drafter.
-        head: The target's head over the shortlist.
-        embedding: The target's embedding table, ``[vocab, hidden]``.
+        target: The target's part.
         sequence: Held out; it has at least two tokens after its prompt.
         second_version: Whether convolutions and selector take part.
     """
     first, end = sequence.prompt_length, len(sequence.token_ids) - 1
     anchors = torch.arange(first, end)
     tokens = block_tokens(sequence.token_ids, anchors, drafter.shape.block_size)
-    context = drafter.context(sequence.features[:end].to(embedding.dtype), (end,))
+    context = drafter.context(sequence.features[:end].to(target.embedding.dtype), (end,))
     # Every anchor at once, then a walk over the few that serving visits: far fewer passes.
     blocks = Blocks(tokens[:, 0], anchors, (len(anchors),))
-    hidden = drafter(context, blocks, embedding, second_version)
+    hidden = drafter(context, blocks, target.embedding, second_version)
     selector = drafter.candidate_selector if second_version else None
-    drafts = draft(head, selector, hidden, blocks.anchor_ids)
+    drafts = draft(target.head, selector, hidden, blocks.anchor_ids)
     accepted = (drafts == tokens[:, 1:]).cumprod(dim=1).sum(dim=1).tolist()
     return _walked(accepted, drafts.shape[1])
 

@@ -20,11 +20,14 @@ class Labels:
         ids: Target ids, ``[blocks, slots]`` int64.
         previous: Target ids one slot earlier, the anchor's first, ``[blocks, slots]`` int64.
         known: Whether a slot is trained on: a prefix of each block, ``[blocks, slots]`` bool.
+        rows: Row of the batch's features at which the target chose the label,
+            ``[blocks, slots]`` int64; anything where not known.
     """
 
     ids: Tensor
     previous: Tensor
     known: Tensor
+    rows: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +86,33 @@ class Objective:
     decay: float | None
     selector: CandidateSelector | None
 
-    def __call__(self, hidden: Tensor, labels: Labels) -> Loss:
+    def __call__(self, hidden: Tensor, labels: Labels, taught: Tensor | None) -> Loss:
         """Return the loss of a batch.
 
         Args:
             hidden: Final normalised states, ``[blocks, slots, hidden]``.
             labels: What they should predict.
+            taught: What the target's head reads, ``[tokens, hidden]``; None learns labels alone.
         """
         known = labels.known
         rows, wanted = hidden[known], labels.ids[known]
-        candidates = self.selector.top_k if self.selector else 0
-        entropy, best = self.head.cross_entropy(rows, wanted, candidates)
-        likelihoods = torch.zeros(known.shape).masked_scatter(known, (-entropy.detach()).exp())
+        losses, shares, best = self.head.cross_entropy(
+            rows,
+            wanted,
+            None if taught is None else taught[labels.rows[known]],
+            self.selector.top_k if self.selector else 0,
+        )
+        likelihoods = torch.zeros(known.shape).masked_scatter(known, shares)
         weights = self._weights(likelihoods, known)[known]
-        base = (entropy * weights).sum() / weights.sum()
+        base = (losses * weights).sum() / weights.sum()
         if self.selector is None:
             return Loss(base, torch.zeros(()), likelihoods)
         found = (best == wanted[:, None]).any(dim=1)
         scores = self.head.logits(rows[found], best[found])
         scores = scores + self.selector(rows[found], labels.previous[known][found], best[found])
         place = (best[found] == wanted[found, None]).int().argmax(dim=1)
-        entropy = functional.cross_entropy(scores, place, reduction="none")
-        return Loss(base, (entropy * weights[found]).sum() / weights.sum(), likelihoods)
+        losses = functional.cross_entropy(scores, place, reduction="none")
+        return Loss(base, (losses * weights[found]).sum() / weights.sum(), likelihoods)
 
     def _weights(self, likelihoods: Tensor, known: Tensor) -> Tensor:
         if self.decay is None:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from dflash.train.batches import Batch, Draw, SequencePool, make_batch
-from dflash.train.head import DraftHead
+from dflash.train.frozen import FrozenTarget
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
 from dflash.train.run_state import RunState
@@ -77,8 +76,7 @@ class Trainer:
 
     Args:
         drafter: What to train.
-        embedding: The target's embedding table in the type to compute in, ``[vocab, hidden]``.
-        head: The target's head over the shortlist, in the same type.
+        target: The target's part.
         plan: How to train.
         clock: Seconds from any start; only differences matter.
     """
@@ -86,14 +84,13 @@ class Trainer:
     def __init__(
         self,
         drafter: Drafter,
-        embedding: Tensor,
-        head: DraftHead,
+        target: FrozenTarget,
         plan: Plan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.drafter, self.plan = drafter, plan
         self.step, self.tokens, self.elapsed_s = 0, 0, 0.0
-        self._embedding, self._head, self._clock = embedding, head, clock
+        self._target, self._clock = target, clock
         self._draw = Draw(plan.seed)
         self._optimiser = torch.optim.AdamW(
             drafter.parameters(),
@@ -149,7 +146,7 @@ class Trainer:
         """
         return RunState(
             shape=self.drafter.shape,
-            shortlist=self._head.ids,
+            shortlist=self._target.head.ids,
             target_fingerprint=target_fingerprint,
             seed=self.plan.seed,
             second_version=self.second_version,
@@ -173,7 +170,7 @@ class Trainer:
         drawn = self._draw.next(plan.sequences_per_step, len(sequences))
         return make_batch(
             [sequences[index] for index in drawn],
-            self._head,
+            self._target.head,
             self.drafter.shape.block_size,
             plan.anchors_per_sequence,
             torch.Generator().manual_seed(plan.seed + self.step),
@@ -182,6 +179,9 @@ class Trainer:
     def _loss(self, batch: Batch) -> Loss:
         second = self.second_version
         selector = self.drafter.candidate_selector if second else None
-        context = self.drafter.context(batch.features.to(self._embedding.dtype), batch.lengths)
-        hidden = self.drafter(context, batch.blocks, self._embedding, second)
-        return Objective(self._head, self.plan.decay, selector)(hidden, batch.labels)
+        features = batch.features.to(self._target.embedding.dtype)
+        taught = self._target.taught(features, batch.lengths)
+        context = self.drafter.context(features, batch.lengths)
+        hidden = self.drafter(context, batch.blocks, self._target.embedding, second)
+        objective = Objective(self._target.head, self.plan.decay, selector)
+        return objective(hidden, batch.labels, taught)
