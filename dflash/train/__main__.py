@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
 from dflash.cache_folder import cache_dir_from
 from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError, ConfigError, EngineError
-from dflash.models.checkpoint import Checkpoint, open_checkpoint
+from dflash.models.checkpoint import open_checkpoint
+from dflash.models.config import ModelConfig
 from dflash.train.export import export_drafter
-from dflash.train.fit import Frozen, Pace, Places, fit
+from dflash.train.fit import Outlets, fit
+from dflash.train.frozen import frozen_target, indispensable_ids
+from dflash.train.model import Drafter
 from dflash.train.run_state import load_state
 from dflash.train.sequences import SequenceFolder
 from dflash.train.shape import DrafterShape
-from dflash.train.trainer import Plan
+from dflash.train.shortlist import shortlist
+from dflash.train.stored import StoredSequences
+from dflash.train.trainer import Plan, Trainer
 
 # Each of these verbs has a module with its own arguments.
 _OTHER_VERBS = {"prompts": "dflash.train.prompts.__main__", "regenerate": "dflash.train.regenerate"}
@@ -76,6 +80,7 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
     add("--decay", type=float, help="weigh slots by exp(-(k-1)/decay), not by how likely reached")
     add("--second-version-at", type=float, default=0.5, help="share of the run that trains v1")
     add("--dtype", choices=sorted(_DTYPES), default="bfloat16", help="type to compute in")
+    add("--labels-only", action="store_true", help="do not learn the target's distributions")
     add("--save-s", type=float, default=120.0)
     add("--measure-s", type=float, default=300.0)
     add("--held-out-sequences", type=int, default=64, help="most of them that are measured")
@@ -83,29 +88,42 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    target = open_checkpoint(options.model, cache_dir_from(None))
+    checkpoint = open_checkpoint(options.model, cache_dir_from(None))
     manifest = SequenceFolder(options.sequences).manifest()
-    if manifest.fingerprint != target.fingerprint:
+    if manifest.fingerprint != checkpoint.fingerprint:
         raise ConfigError(
             f"--sequences {options.sequences} was made by another checkpoint than --model "
             f"{options.model}; name the model that made it ({manifest.model})"
         )
-    fit(
-        _shape(target, manifest.taps, options),
-        _frozen(target, _DTYPES[options.dtype]),
-        Places(options.sequences, options.held_out, options.run, options.export),
-        Plan(
-            seed=options.seed,
-            learning_rate=options.learning_rate,
-            sequences_per_step=options.sequences_per_step,
-            anchors_per_sequence=options.anchors,
-            decay=options.decay,
-            second_version_at=options.second_version_at,
-            steps=options.steps,
-            minutes=options.minutes,
-        ),
-        Pace(options.save_s, options.measure_s, options.held_out_sequences),
-        options.draft_vocab_size,
+    sequences = StoredSequences(options.sequences)
+    state = load_state(options.run)
+    if state:
+        shape, ids = state.shape, state.shortlist
+    else:
+        shape = _shape(checkpoint.config, manifest.taps, options)
+        counts = sequences.response_counts(shape.vocab_size)
+        ids = shortlist(counts, indispensable_ids(checkpoint), options.draft_vocab_size)
+    last_tap = None if options.labels_only else shape.target_layer_ids[-1]
+    target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype])
+    torch.manual_seed(options.seed)
+    trainer = Trainer(Drafter(shape), target, _plan(options))
+    if state:
+        trainer.restore(state)
+    held_out = StoredSequences(options.held_out).spread(options.held_out_sequences)
+    outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
+    fit(trainer, sequences, held_out, outlets)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    return Plan(
+        seed=options.seed,
+        learning_rate=options.learning_rate,
+        sequences_per_step=options.sequences_per_step,
+        anchors_per_sequence=options.anchors,
+        decay=options.decay,
+        second_version_at=options.second_version_at,
+        steps=options.steps,
+        minutes=options.minutes,
     )
 
 
@@ -116,8 +134,7 @@ def _export(options: argparse.Namespace) -> None:
     export_drafter(state, options.out)
 
 
-def _shape(target: Checkpoint, taps: tuple[int, ...], options: argparse.Namespace) -> DrafterShape:
-    config = target.config
+def _shape(config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace) -> DrafterShape:
     return DrafterShape(
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,
@@ -135,25 +152,6 @@ def _shape(target: Checkpoint, taps: tuple[int, ...], options: argparse.Namespac
         vocab_size=config.vocab_size,
         selector_rank=options.selector_rank,
     )
-
-
-def _frozen(target: Checkpoint, dtype: torch.dtype) -> Frozen:
-    embedding = target.tensor("model.embed_tokens.weight").to(dtype)
-    tied = target.config.tie_word_embeddings
-    return Frozen(
-        embedding=embedding,
-        head=embedding if tied else target.tensor("lm_head.weight").to(dtype),
-        fingerprint=target.fingerprint,
-        always=_indispensable(target),
-    )
-
-
-def _indispensable(target: Checkpoint) -> torch.Tensor:
-    """Return special ids and single bytes: what no shortlist may miss."""
-    tokenizer = Tokenizer.from_file(str(target.folder / "tokenizer.json"))
-    special = set(tokenizer.get_added_tokens_decoder()) | set(target.config.eos_token_ids)
-    single = {number for token, number in tokenizer.get_vocab().items() if len(token) == 1}
-    return torch.tensor(sorted(special | single))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,11 @@ class StoredSequences:
                 features=file.get_slice("features")[place.start : place.stop],
             )
 
+    def spread(self, count: int) -> list[TappedSequence]:
+        """Return so many sequences, evenly spread over all of them."""
+        stride = max(1, len(self) // count)
+        return [self[index] for index in range(0, len(self), stride)][:count]
+
     def response_counts(self, vocab_size: int) -> Tensor:
         """Return how often the target emitted each id, ``[vocab]`` int64."""
         counts = torch.zeros(vocab_size, dtype=torch.int64)

@@ -88,9 +88,9 @@ class Trainer:
         plan: Plan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.drafter, self.plan = drafter, plan
+        self.drafter, self.target, self.plan = drafter, target, plan
         self.step, self.tokens, self.elapsed_s = 0, 0, 0.0
-        self._target, self._clock = target, clock
+        self._clock = clock
         self._draw = Draw(plan.seed)
         self._optimiser = torch.optim.AdamW(
             drafter.parameters(),
@@ -138,16 +138,12 @@ class Trainer:
             grad_norm=float(norm),
         )
 
-    def state(self, target_fingerprint: str) -> RunState:
-        """Return all that `restore` needs to go on as if never stopped.
-
-        Args:
-            target_fingerprint: Of the checkpoint the drafter is trained for.
-        """
+    def state(self) -> RunState:
+        """Return all that `restore` needs to go on as if never stopped."""
         return RunState(
             shape=self.drafter.shape,
-            shortlist=self._target.head.ids,
-            target_fingerprint=target_fingerprint,
+            shortlist=self.target.head.ids,
+            target_fingerprint=self.target.fingerprint,
             seed=self.plan.seed,
             second_version=self.second_version,
             step=self.step,
@@ -170,7 +166,7 @@ class Trainer:
         drawn = self._draw.next(plan.sequences_per_step, len(sequences))
         return make_batch(
             [sequences[index] for index in drawn],
-            self._target.head,
+            self.target.head,
             self.drafter.shape.block_size,
             plan.anchors_per_sequence,
             torch.Generator().manual_seed(plan.seed + self.step),
@@ -179,9 +175,9 @@ class Trainer:
     def _loss(self, batch: Batch) -> Loss:
         second = self.second_version
         selector = self.drafter.candidate_selector if second else None
-        features = batch.features.to(self._target.embedding.dtype)
-        taught = self._target.taught(features, batch.lengths)
+        features = batch.features.to(self.target.embedding.dtype)
+        taught = self.target.taught(features, batch.lengths)
         context = self.drafter.context(features, batch.lengths)
-        hidden = self.drafter(context, batch.blocks, self._target.embedding, second)
-        objective = Objective(self._target.head, self.plan.decay, selector)
+        hidden = self.drafter(context, batch.blocks, self.target.embedding, second)
+        objective = Objective(self.target.head, self.plan.decay, selector)
         return objective(hidden, batch.labels, taught)

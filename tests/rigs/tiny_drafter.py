@@ -2,7 +2,8 @@
 
 import torch
 
-from dflash.train.head import DraftHead, draft_head
+from dflash.train.frozen import FrozenTarget
+from dflash.train.head import draft_head
 from dflash.train.model import Drafter
 from dflash.train.sequences import TappedSequence
 from dflash.train.shape import DrafterShape
@@ -36,8 +37,10 @@ def tiny_embedding() -> torch.Tensor:
     return torch.randn(TINY_SHAPE.vocab_size, 32, generator=torch.Generator().manual_seed(7))
 
 
-def tiny_head(ids: torch.Tensor | None = None) -> DraftHead:
-    return draft_head(tiny_embedding(), torch.arange(24) if ids is None else ids)
+def tiny_target(ids: torch.Tensor | None = None) -> FrozenTarget:
+    embedding = tiny_embedding()
+    head = draft_head(embedding, torch.arange(24) if ids is None else ids)
+    return FrozenTarget("fingerprint of the target", embedding, head, teacher=None)
 
 
 def tiny_sequence(seed: int, length: int = 40, prompt_length: int = 6) -> TappedSequence:

@@ -19,7 +19,7 @@ from dflash.train.run_state import load_state, save_state
 from dflash.train.sequences import TappedSequence
 from dflash.train.shortlist import shortlist
 from dflash.train.trainer import Plan, Trainer
-from tests.rigs.tiny_drafter import tiny_drafter, tiny_embedding, tiny_head, tiny_sequence
+from tests.rigs.tiny_drafter import tiny_drafter, tiny_sequence, tiny_target
 
 PLAN = Plan(
     seed=1,
@@ -34,13 +34,11 @@ PLAN = Plan(
 
 
 def trainer_of(plan: Plan) -> Trainer:
-    return Trainer(tiny_drafter(), tiny_embedding(), tiny_head(), plan)
+    return Trainer(tiny_drafter(), tiny_target(), plan)
 
 
 def served(trainer: Trainer, sequence: TappedSequence) -> Tally:
-    return serve_again(
-        trainer.drafter, tiny_head(), tiny_embedding(), sequence, trainer.second_version
-    )
+    return serve_again(trainer.drafter, tiny_target(), sequence, trainer.second_version)
 
 
 def test_one_sequence_is_learnt_by_heart_and_only_with_the_targets_states() -> None:
@@ -72,7 +70,7 @@ def test_a_run_goes_on_after_a_kill_as_if_never_stopped(tmp_path: Path) -> None:
         for steps in (4, 5, 3):
             for _ in range(steps):
                 killed.train_step(sequences)
-            save_state(tmp_path, killed.state("target"))
+            save_state(tmp_path, killed.state())
             killed = trainer_of(PLAN)
             killed.restore(load_state(tmp_path))
     finally:
@@ -105,8 +103,7 @@ def test_time_bounds_a_run_as_steps_do() -> None:
     now = iter(range(0, 1000, 15))
     trainer = Trainer(
         tiny_drafter(),
-        tiny_embedding(),
-        tiny_head(),
+        tiny_target(),
         replace(PLAN, steps=None, minutes=1.0),
         clock=lambda: float(next(now)),
     )
@@ -139,7 +136,7 @@ def test_labels_end_with_the_sequence_and_at_the_first_id_off_the_shortlist() ->
         tiny_sequence(0, length=9, prompt_length=2),
         token_ids=torch.tensor([1, 2, 3, 4, 5, 9, 4, 3, 2], dtype=torch.int32),
     )
-    head = tiny_head(torch.tensor([1, 2, 3, 4, 5]))
+    head = tiny_target(torch.tensor([1, 2, 3, 4, 5])).head
     batch = make_batch([sequence], head, 4, 99, torch.Generator().manual_seed(0))
     assert batch.blocks.anchors.tolist() == [2, 3, 4, 5, 6, 7]
     assert batch.blocks.anchor_ids.tolist() == [3, 4, 5, 9, 4, 3]
@@ -153,8 +150,9 @@ def test_labels_end_with_the_sequence_and_at_the_first_id_off_the_shortlist() ->
     ]
     assert batch.labels.ids[3].tolist() == [4, 3, 2]
     assert batch.labels.previous[3].tolist() == [9, 4, 3]
-    # Nothing from the last anchor on is read.
-    assert batch.lengths == (7,)
+    # The target chose each label at the token before it.
+    assert batch.labels.rows[3].tolist() == [5, 6, 7]
+    assert batch.lengths == (8,)
 
 
 def test_slots_weigh_less_the_later_or_the_less_likely_to_be_reached() -> None:
@@ -190,7 +188,7 @@ def trained() -> Trainer:
 
 
 def exported(trainer: Trainer, folder: Path) -> tuple[dict[str, Tensor], dict]:
-    export_drafter(trainer.state("fingerprint of the target"), folder)
+    export_drafter(trainer.state(), folder)
     config = json.loads((folder / "config.json").read_text())
     return load_file(folder / "model.safetensors"), config
 
@@ -209,8 +207,8 @@ def test_an_exported_drafter_has_the_trained_tensors(trained: Trainer, tmp_path:
 
 
 def test_a_first_version_is_exported_without_the_parts_of_the_second(tmp_path: Path) -> None:
-    head = tiny_head(torch.tensor([2, 3, 7]))
-    trainer = Trainer(tiny_drafter(), tiny_embedding(), head, PLAN)
+    target = tiny_target(torch.tensor([2, 3, 7]))
+    trainer = Trainer(tiny_drafter(), target, PLAN)
     tensors, config = exported(trainer, tmp_path / "drafter")
     assert tensors.pop("d2t").tolist() == [2, 2, 5]
     assert len(tensors) == 11 * 2 + 3
@@ -221,7 +219,7 @@ def test_a_first_version_is_exported_without_the_parts_of_the_second(tmp_path: P
 
 def test_a_damaged_state_is_named(trained: Trainer, tmp_path: Path) -> None:
     assert load_state(tmp_path) is None
-    save_state(tmp_path, trained.state("target"))
+    save_state(tmp_path, trained.state())
     (file,) = tmp_path.iterdir()
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(CheckpointError, match="remove it to start the run anew"):

@@ -228,7 +228,7 @@ def test_the_head_gives_the_loss_and_gradient_of_plain_cross_entropy() -> None:
     scale = torch.rand(700, generator=torch.Generator().manual_seed(2))
 
     ours = hidden.clone().requires_grad_()
-    losses, best = head.cross_entropy(ours, labels, 3)
+    losses, likelihoods, best = head.cross_entropy(ours, labels, None, 3)
     (losses * scale).sum().backward()
 
     plain = hidden.clone().requires_grad_()
@@ -237,5 +237,6 @@ def test_the_head_gives_the_loss_and_gradient_of_plain_cross_entropy() -> None:
     (expected * scale).sum().backward()
 
     torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(likelihoods, (-expected).exp())
     torch.testing.assert_close(ours.grad, plain.grad)
     assert torch.equal(best, ids[logits.topk(3).indices])
