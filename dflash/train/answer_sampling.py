@@ -1,0 +1,43 @@
+"""How a prompt is answered: greedy or sampled, with which noise, and how long."""
+
+from dataclasses import dataclass
+from random import Random
+
+from dflash.errors import ConfigError
+from dflash.request import MAX_SEED, SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How answers are chosen, prompt by prompt, and how long they become.
+
+    Attributes:
+        seed: What each prompt's share and noise are drawn from.
+        temperature: Of the prompts that are sampled.
+        share: Share of the prompts that are sampled; the others are greedy.
+        max_prompt_tokens: Longer prompts are left out.
+        max_answer_tokens: Longer answers are cut.
+        max_tokens: Longer sequences are cut.
+    """
+
+    seed: int = 0
+    temperature: float = 1.0
+    share: float = 0.2
+    max_prompt_tokens: int = 320
+    max_answer_tokens: int = 320
+    max_tokens: int = 640
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.share <= 1.0:
+            raise ConfigError(f"--temperature-share must be in [0, 1], got {self.share}")
+        if not 0 < self.max_prompt_tokens < self.max_tokens:
+            raise ConfigError(
+                f"max_prompt_tokens must be in [1, {self.max_tokens - 1}], under max_tokens, got "
+                f"{self.max_prompt_tokens}"
+            )
+
+    def of_prompt(self, index: int) -> tuple[SamplingParams, int]:
+        """Return the parameters and the seed of a prompt, from its place in the file alone."""
+        draw = Random(f"{self.seed}/{index}")
+        temperature = self.temperature if draw.random() < self.share else 0.0
+        return SamplingParams(temperature=temperature), draw.randint(0, MAX_SEED)

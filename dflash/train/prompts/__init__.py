@@ -1,0 +1,1 @@
+"""Prompts of our own making: seeded, broad, and apart from every published task."""

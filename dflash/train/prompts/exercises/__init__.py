@@ -1,0 +1,1 @@
+"""Exercises in programming, each with a solution of our own that computes its examples."""

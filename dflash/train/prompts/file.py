@@ -1,0 +1,38 @@
+"""Prompts in a file: one JSON object a line."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from dflash.errors import ConfigError
+from dflash.train.prompts.mix import Prompt
+
+
+def line_of(prompt: Prompt) -> str:
+    """Return a prompt's line, without its end."""
+    return json.dumps(asdict(prompt), ensure_ascii=False)
+
+
+def read_prompts(path: Path) -> Iterator[Prompt]:
+    """Yield the prompts of a file; a line without a kind is of the kind ``other``.
+
+    Raises:
+        ConfigError: The file cannot be read, or a line of it is not a prompt.
+    """
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                yield _prompt_of(line, f"{path}, line {number}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the prompts in {path}: {error}") from error
+
+
+def _prompt_of(line: str, place: str) -> Prompt:
+    try:
+        content = json.loads(line)
+        return Prompt(content.get("kind", "other"), tuple(map(str, content["turns"])))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f'{place}: expected {{"turns": ["..."]}}, got {line.strip()[:60]!r}'
+        ) from error
