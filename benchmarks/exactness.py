@@ -3,12 +3,11 @@
 import argparse
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from benchmarks.prompts import chat_token_ids, questions
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
 from benchmarks.rigs.arms import (
-    Served,
     alone,
     in_batches,
     verified,
@@ -16,18 +15,32 @@ from benchmarks.rigs.arms import (
     with_prefix_cache,
     with_random_chunks,
 )
+from benchmarks.rigs.dflash_arms import dflash_arms
+from benchmarks.rigs.draft_arms import scripted_arms
+from benchmarks.rigs.served import Served
 from benchmarks.rigs.transcript import Comparison, Transcript, compared
 from dflash.config import Dtype, EngineConfig, Exactness, KVCacheConfig
-from dflash.load import LoadedTarget, load_target
+from dflash.load import LoadedModels, LoadedTarget, load_models
 from dflash.request import GenerateRequest, SamplingParams
+from dflash.runner import Runner
 
 _BATCH_SIZES = (2, 3, 5, 8, 32)
-# What an arm is for; one in which it never happened has shown nothing.
-_MUST_HAPPEN = {
-    "random chunks": "num_chunks",
-    "forced preemption": "num_preempted",
-    "warm prefix cache": "num_cached_tokens",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """One way to serve.
+
+    Attributes:
+        name: What tables call it.
+        events: What it is for, keys of `Served.events`; one in which it never happened has shown
+            nothing.
+        serve: Serves the requests.
+    """
+
+    name: str
+    events: tuple[str, ...]
+    serve: Callable[[], Served]
 
 
 def measure(options: Options) -> Result:
@@ -35,7 +48,7 @@ def measure(options: Options) -> Result:
     rows, details, totals = [], {}, {"positions": 0, "logits": 0, "ids": 0, "argmax": 0}
     missing, forms = [], []
     for dtype in options.arguments.dtypes.split(","):
-        target = load_target(
+        models = load_models(
             EngineConfig(
                 dtype=Dtype(dtype),
                 exactness=Exactness(options.arguments.exactness),
@@ -43,16 +56,16 @@ def measure(options: Options) -> Result:
                 kv_cache=KVCacheConfig(memory_gib=0.75),
             )
         )
-        forms.append(f"{dtype}: {target.exactness.mode}, {target.exactness.form}")
-        for arm, outcome, comparison in _arms(target, options.quick):
-            rows.append((dtype, arm, *(f"{value:,}" for value in asdict(comparison).values())))
-            details[f"{dtype}, {arm}"] = asdict(comparison)
+        exactness = models.target.exactness
+        forms.append(f"{dtype}: {exactness.mode}, {exactness.form}")
+        for arm, outcome, comparison in _arms(models, options.quick):
+            rows.append((dtype, arm.name, *(f"{value:,}" for value in asdict(comparison).values())))
+            details[f"{dtype}, {arm.name}"] = asdict(comparison)
             totals["positions"] += comparison.positions_compared
             totals["logits"] += comparison.logits_differ
             totals["ids"] += comparison.ids_differ
             totals["argmax"] += comparison.ids_not_argmax
-            if arm in _MUST_HAPPEN and not getattr(outcome, _MUST_HAPPEN[arm]):
-                missing.append(f"{dtype}, {arm}")
+            missing += [f"{dtype}, {arm.name}: {e}" for e in arm.events if not outcome.events[e]]
     return Result(
         figures={
             "positions_compared": totals["positions"],
@@ -79,31 +92,47 @@ def measure(options: Options) -> Result:
     )
 
 
-def _arms(target: LoadedTarget, quick: bool) -> Iterator[tuple[str, Served, Comparison]]:
+def _arms(models: LoadedModels, quick: bool) -> Iterator[tuple[_Arm, Served, Comparison]]:
     """Run every arm and compare it with the reference."""
-    runner = target.runner
+    target = models.target
     requests = _requests(target, count=10 if quick else 32, max_tokens=24 if quick else 64)
     greedy = frozenset(r.request_id for r in requests if r.sampling.temperature == 0.0)
     shuffled = random.Random(3).sample(requests, len(requests))
-    arms: list[tuple[str, Callable[[Transcript], Served]]] = [
-        ("alone again", lambda _: alone(runner, requests)),
-        *(
-            (f"batches of {size}", lambda _, size=size: in_batches(runner, shuffled, size))
-            for size in _BATCH_SIZES
-        ),
-        ("random chunks", lambda _: with_random_chunks(runner, shuffled, seed=5)),
-        ("forced preemption", lambda _: with_preemption(runner, shuffled)),
-        ("cold prefix cache", lambda _: with_prefix_cache(runner, shuffled, visits=1)),
-        ("warm prefix cache", lambda _: with_prefix_cache(runner, shuffled, visits=2)),
-        ("verify runs", lambda reference: verified(runner, shuffled, reference, seed=7)),
+    reference = alone(target.runner, requests).transcript
+    arms = [
+        _Arm("alone again", (), lambda: alone(target.runner, requests)),
+        *_plain_arms(target.runner, shuffled, reference),
+        *_draft_arms(models, shuffled, reference),
     ]
-    with progress(len(arms) + 1, target.exactness.form) as bar:
-        reference = alone(runner, requests).transcript
-        bar.update()
-        for name, serve in arms:
-            outcome = serve(reference)
-            yield name, outcome, compared(reference, outcome.transcript, greedy)
+    with progress(len(arms), target.exactness.form) as bar:
+        for arm in arms:
+            outcome = arm.serve()
+            yield arm, outcome, compared(reference, outcome.transcript, greedy)
             bar.update()
+
+
+def _plain_arms(
+    runner: Runner, requests: Sequence[GenerateRequest], reference: Transcript
+) -> Iterator[_Arm]:
+    for size in _BATCH_SIZES:
+        yield _Arm(f"batches of {size}", (), lambda size=size: in_batches(runner, requests, size))
+    yield _Arm("random chunks", ("chunks",), lambda: with_random_chunks(runner, requests, seed=5))
+    yield _Arm("forced preemption", ("preempted",), lambda: with_preemption(runner, requests))
+    yield _Arm("cold prefix cache", (), lambda: with_prefix_cache(runner, requests, visits=1))
+    yield _Arm(
+        "warm prefix cache",
+        ("cached_tokens",),
+        lambda: with_prefix_cache(runner, requests, visits=2),
+    )
+    yield _Arm("verify runs", (), lambda: verified(runner, requests, reference, seed=7))
+
+
+def _draft_arms(
+    models: LoadedModels, requests: Sequence[GenerateRequest], reference: Transcript
+) -> Iterator[_Arm]:
+    target = models.target
+    for arm in (*scripted_arms(target.runner, requests, reference), *dflash_arms(models)):
+        yield _Arm(arm.name, arm.events, lambda serve=arm.serve: serve(target.runner, requests))
 
 
 def _requests(target: LoadedTarget, count: int, max_tokens: int) -> Sequence[GenerateRequest]:

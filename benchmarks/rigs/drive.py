@@ -21,7 +21,10 @@ class Drive:
         engine: The engine.
         results: What each step brought.
         outputs: Every message of every request, in order.
+        max_context: Longest context that the drafter drafts from.
     """
+
+    max_context = 1 << 20
 
     def __init__(
         self,
@@ -29,18 +32,18 @@ class Drive:
         *,
         num_pages: int = 64,
         prefix_caching: bool = True,
+        model: HashLM | None = None,
         script: Script | None = None,
         planner: Planner | None = None,
-        max_context: int = 1 << 20,
     ) -> None:
-        self.model = HashLM(num_pages=num_pages)
+        self.model = model or HashLM(num_pages=num_pages)
         self._known: dict[tuple[int, int], tuple[int, ...]] = {}
         self.drafter = script and ScriptDrafter(
             self.model.facts,
             right_of(self._known),
             script,
             model=self.model,
-            max_context=max_context,
+            max_context=self.max_context,
         )
         self.engine = Engine(
             self.model,
