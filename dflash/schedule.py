@@ -78,7 +78,8 @@ class Verdict:
     @property
     def num_accepted(self) -> int:
         """Draft tokens that were emitted."""
-        return max(len(self.chosen) - 1, 0) if self.turn.num_drafts else 0
+        num_extra = 1 if self.error is None else 0
+        return len(self.chosen) - num_extra if self.turn.num_drafts else 0
 
 
 @dataclass(frozen=True, slots=True)
