@@ -17,6 +17,7 @@ class Sampling:
         share: Share of the prompts that are sampled; the others are greedy.
         max_prompt_tokens: Longer prompts are left out.
         max_answer_tokens: Longer answers are cut.
+        min_answer_tokens: A second turn is left out where the first leaves less room than this.
         max_tokens: Longer sequences are cut.
     """
 
@@ -25,6 +26,7 @@ class Sampling:
     share: float = 0.2
     max_prompt_tokens: int = 320
     max_answer_tokens: int = 320
+    min_answer_tokens: int = 128
     max_tokens: int = 640
 
     def __post_init__(self) -> None:
@@ -35,6 +37,14 @@ class Sampling:
                 f"max_prompt_tokens must be in [1, {self.max_tokens - 1}], under max_tokens, got "
                 f"{self.max_prompt_tokens}"
             )
+
+    def max_answer(self, num_prompt_tokens: int, turn: int) -> int:
+        """Return how long the answer to a prompt may become; 0 where the prompt is left out."""
+        room = min(self.max_answer_tokens, self.max_tokens - num_prompt_tokens)
+        fits = (
+            room >= self.min_answer_tokens if turn else num_prompt_tokens <= self.max_prompt_tokens
+        )
+        return room if fits else 0
 
     def of_prompt(self, index: int) -> tuple[SamplingParams, int]:
         """Return the parameters and the seed of a prompt, from its place in the file alone."""

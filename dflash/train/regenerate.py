@@ -110,14 +110,14 @@ class Regeneration:
             return False
         dialogue.messages.append({"role": "user", "content": dialogue.prompt.turns[turn]})
         token_ids = self._conversation.prompt_token_ids(dialogue.messages)
-        sampling = self._sampling
-        if len(token_ids) > sampling.max_prompt_tokens:
+        max_tokens = self._sampling.max_answer(len(token_ids), turn)
+        if not max_tokens:
             return False
-        params, seed = sampling.of_prompt(dialogue.index)
+        params, seed = self._sampling.of_prompt(dialogue.index)
         dialogue.request = GenerateRequest(
             request_id=f"{dialogue.index}/{turn}",
             prompt_token_ids=token_ids,
-            max_tokens=min(sampling.max_answer_tokens, sampling.max_tokens - len(token_ids)),
+            max_tokens=max_tokens,
             sampling=params,
             seed=seed,
             choice=turn,

@@ -31,7 +31,7 @@ _STANDARD_LIBRARY = """
     multiprocessing numbers optparse os pathlib pdb pickle platform poplib pprint profile queue
     random re sched secrets selectors shelve shlex shutil smtplib socket sqlite3 statistics
     string subprocess tarfile tempfile textwrap threading timeit tokenize traceback turtle
-    typing unittest urllib uuid warnings wave webbrowser weakref xml zipfile
+    typing urllib uuid warnings wave webbrowser weakref xml zipfile
 """
 _MIN_WORDS, _MAX_WORDS = 25, 110
 _MAX_FILES_EACH = 400
