@@ -1,4 +1,4 @@
-"""The compiled functions behind `draw` and `mass`, used only where they equal the numpy forms."""
+"""The compiled functions behind `draw`, `mass` and `walk`, used only where they equal numpy's."""
 
 import ctypes
 import functools
@@ -18,6 +18,7 @@ _SIGNATURES = {
     "dflash_noise": (None, [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint32, _INT64, _POINTER]),
     "dflash_total_mass": (_INT64, [_POINTER, _INT64]),
     "dflash_largest": (_INT64, [_POINTER, _INT64, _INT64, _POINTER]),
+    "dflash_walk": (None, [_POINTER, _POINTER, _INT64, _POINTER, _POINTER, _INT64]),
 }
 _NUM_COMPARED = 4096
 

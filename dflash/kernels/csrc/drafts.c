@@ -83,7 +83,8 @@ static void visit_context(const Op *op, const Share *share, Head *heads, int64_t
   int64_t lowest = share->start + slot_of(op, share, 0) - op->window + 1;
   for (int64_t i = lowest > 0 ? lowest / PAGE : 0; i * PAGE < share->start; i++) {
     int64_t page_start = i * PAGE;
-    Tokens seen = {within(lowest - page_start, 0, PAGE), within(share->start - page_start, 0, PAGE)};
+    Tokens seen = {within(lowest - page_start, 0, PAGE),
+                   within(share->start - page_start, 0, PAGE)};
     for (int64_t h = 0; h < num_heads; h++) {
       int64_t nearest = share->start + slot_of(op, share, h) - op->window + 1;
       heads[h].seen = (Tokens){within(nearest - page_start, 0, PAGE), seen.end};

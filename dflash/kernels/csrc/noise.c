@@ -5,26 +5,42 @@
 /* Over the Gumbel number of the last word, 33 ln 2. */
 #define HIGHEST_NOISE 23.0
 
-void noise_words(noise_key key, int64_t first, uint32_t words[4][NOISE_BLOCK / 4]) {
-    uint32_t counter = (uint32_t)(first >> 2);
-    for (uint32_t i = 0; i < NOISE_BLOCK / 4; i++) {
-        uint32_t c0 = counter + i, c1 = key.position, c2 = key.choice, c3 = 0;
-        uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
-        for (int round = 0; round < ROUNDS; round++) {
-            uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c0;
-            uint64_t p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c2;
-            c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-            c1 = (uint32_t)p1;
-            c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-            c3 = (uint32_t)p0;
-            k0 += UINT32_C(0x9E3779B9);
-            k1 += UINT32_C(0xBB67AE85);
-        }
-        words[0][i] = c0;
-        words[1][i] = c1;
-        words[2][i] = c2;
-        words[3][i] = c3;
+typedef struct {
+    uint32_t c0, c1, c2, c3;
+} four_words;
+
+/* The words of ids 4 * group to 4 * group + 3. */
+static inline four_words words_of_group(noise_key key, uint32_t group) {
+    uint32_t c0 = group, c1 = key.position, c2 = key.choice, c3 = 0;
+    uint32_t k0 = (uint32_t)key.seed, k1 = (uint32_t)(key.seed >> 32);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c0;
+        uint64_t p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += UINT32_C(0x9E3779B9);
+        k1 += UINT32_C(0xBB67AE85);
     }
+    return (four_words){c0, c1, c2, c3};
+}
+
+void noise_words(noise_key key, int64_t first, uint32_t words[4][NOISE_BLOCK / 4]) {
+    uint32_t group = (uint32_t)(first >> 2);
+    for (uint32_t i = 0; i < NOISE_BLOCK / 4; i++) {
+        four_words four = words_of_group(key, group + i);
+        words[0][i] = four.c0;
+        words[1][i] = four.c1;
+        words[2][i] = four.c2;
+        words[3][i] = four.c3;
+    }
+}
+
+double noise_of(noise_key key, int64_t token_id) {
+    four_words four = words_of_group(key, (uint32_t)(token_id >> 2));
+    const uint32_t words[4] = {four.c0, four.c1, four.c2, four.c3};
+    return gumbel_of(words[token_id & 3]);
 }
 
 uint64_t word_that_may_reach(double least) {

@@ -25,6 +25,9 @@ static inline double gumbel_of(uint32_t word) {
     return -natural_log(-natural_log(uniform));
 }
 
+/* Gumbel number of one id: for a few of them, where `noise_words` would compute hundreds. */
+double noise_of(noise_key key, int64_t token_id);
+
 /* A word under the returned one has a Gumbel number under `least`. */
 uint64_t word_that_may_reach(double least);
 

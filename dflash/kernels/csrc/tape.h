@@ -48,7 +48,7 @@ typedef struct {
   int32_t kind, rows, dtype, epilogue;
   const void *src;    /* input rows */
   const void *kernel; /* rows of dynamic kernels, [tap][group] from where this points */
-  const void *weight; /* packed matrix, norm weight, embedding table or base kernel [tap][channel] */
+  const void *weight; /* packed matrix, norm weight, table, or base kernel [tap][channel] */
   void *dst;
   void *keys, *values; /* KV pages of this layer */
   const float *cosine, *sine;
