@@ -106,7 +106,10 @@ def _fit(options: argparse.Namespace) -> None:
     last_tap = None if options.labels_only else shape.target_layer_ids[-1]
     target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype])
     torch.manual_seed(options.seed)
-    trainer = Trainer(Drafter(shape), target, _plan(options))
+    drafter = Drafter(shape)
+    # The head was trained to read states of this scale.
+    drafter.norm.weight.data.copy_(checkpoint.tensor("model.norm.weight"))
+    trainer = Trainer(drafter, target, _plan(options))
     if state:
         trainer.restore(state)
     held_out = StoredSequences(options.held_out).spread(options.held_out_sequences)

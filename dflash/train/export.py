@@ -25,7 +25,10 @@ def export_drafter(state: RunState, folder: Path) -> None:
         folder: Where; its parent is made if need be.
     """
     with replaced_whole(folder) as part:
-        save_file(_tensors(state), part / "model.safetensors", metadata={"format": "pt"})
+        weights = part / "model.safetensors"
+        save_file(_tensors(state), weights, metadata={"format": "pt"})
+        # The library makes it private to this user; a drafter is read by others.
+        weights.chmod(0o644)
         text = json.dumps(_config(state), indent=2)
         (part / "config.json").write_text(text + "\n", encoding="utf-8")
 

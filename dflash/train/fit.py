@@ -57,9 +57,9 @@ def fit(
             report = trainer.train_step(sequences)
             _show(bar, trainer, report)
             if report.step % _LOG_EVERY_STEPS == 0:
+                sequences.refresh()
                 log_line(outlets.run, _entry(trainer, report, len(sequences)))
             if time.monotonic() - measured > outlets.measure_s:
-                sequences.refresh()
                 log_line(outlets.run, _measured(trainer, held_out))
                 measured = time.monotonic()
             if time.monotonic() - saved > outlets.save_s:
