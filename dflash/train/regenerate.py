@@ -231,6 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-tokens", type=int, default=640, help="of prompt and answer")
     parser.add_argument("--prompts-per-shard", type=int, default=64)
     parser.add_argument("--concurrency", type=int, default=96, help="prompts answered at once")
+    parser.add_argument("--kv-gib", type=float, default=2.0, help="memory for the KV pages")
     parser.add_argument("--max-gib", type=float, default=20.0, help="most disk for the shards")
     settings = parser.parse_args(arguments)
     try:
@@ -262,7 +263,7 @@ def _regenerate(settings: argparse.Namespace) -> bool:
             model=settings.model,
             dtype=settings.dtype,
             max_model_len=settings.max_tokens,
-            kv_cache=KVCacheConfig(memory_gib=2.0),
+            kv_cache=KVCacheConfig(memory_gib=settings.kv_gib),
             limits=limits,
         )
     )

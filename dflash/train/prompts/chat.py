@@ -217,9 +217,8 @@ def chat(draw: Draw) -> tuple[str, ...]:
         template = draw.one(_WITH_GLOSS)
     names = draw.some(POOLS["name"], 4)
     bound = dict(zip(("name", "nameb", "namec", "named"), names, strict=True))
-    text = fill(
-        template, draw, POOLS, topic=topic.words, othertopic=other.words, gloss=topic.gloss, **bound
-    )
+    bound |= {"topic": topic.words, "othertopic": other.words, "gloss": topic.gloss}
+    text = fill(template, draw, POOLS, **bound)
     turns = (text[0].upper() + text[1:],)
     if draw.chance(0.33):
         turns += (fill(draw.one(_SEQUELS), draw, POOLS),)

@@ -68,9 +68,9 @@ def prompts(seed: int, split: Split, of: Material) -> Iterator[Prompt]:
     kinds = [(kind, share) for kind, (_, share) in KINDS.items()]
     while True:
         kind = draw.weighted(kinds)
-        turns = KINDS[kind][0](draw)
+        turns = _turns(kind, draw)
         while side_of(turns[0]) is not split or turns[0] in seen:
-            turns = KINDS[kind][0](draw)
+            turns = _turns(kind, draw)
         seen.add(turns[0])
         yield Prompt(kind, turns)
 
@@ -84,3 +84,8 @@ def held_out(seed: int, count: int, of: Material) -> list[Prompt]:
 def held_out_prompts(count: int) -> list[Prompt]:
     """Return the held-out sample that benchmarks ask by default; it needs no database."""
     return held_out(_HELD_OUT_SEED, count, material())
+
+
+def _turns(kind: str, draw: Draw) -> tuple[str, ...]:
+    # A choice that came out empty at an end leaves its space there.
+    return tuple(turn.strip() for turn in KINDS[kind][0](draw))
