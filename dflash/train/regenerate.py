@@ -151,8 +151,8 @@ class Regeneration:
 def default_taps(num_layers: int, num_taps: int = 5) -> tuple[int, ...]:
     """Return the layers that published drafters tap where their config names none.
 
-    Source: section 1.2 of the drafters' format in ``docs/``; spread from the second layer to the
-    third from the end, rounded half to even.
+    They are spread from the second layer to the third from the end, rounded half to even. Source:
+    z-lab/dflash, its reference model's default.
 
     Raises:
         ConfigError: There are too few layers to spread them.
