@@ -2,17 +2,15 @@
 
 import dataclasses
 import itertools
-import json
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from deployments.openai.tokenizer import TextTokenizer
 from dflash.batch import Run, batch_from_runs
 from dflash.config import EngineConfig, EngineLimits, KVCacheConfig
 from dflash.engine import Engine
-from dflash.errors import CheckpointError, ConfigError
+from dflash.errors import ConfigError
 from dflash.load import load_target
 from dflash.request import GenerateRequest
 from dflash.runner import Runner
@@ -23,12 +21,7 @@ from dflash.train.prompts.file import line_of
 from dflash.train.prompts.mix import Prompt
 from dflash.train.regenerate import Regeneration, default_taps, fill_folder
 from dflash.train.sequences import SequenceFolder
-from tests.rigs.byte_tokenizer import (
-    TEMPLATE,
-    byte_level_tokenizer,
-    tokenizer_files,
-    write_tokenizer,
-)
+from tests.rigs.byte_tokenizer import write_tokenizer
 from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
 
 CONFIG = TINY_CONFIG | {"vocab_size": 320, "max_position_embeddings": 256, "eos_token_id": 1}
@@ -265,37 +258,6 @@ def test_default_taps_are_those_of_published_drafters():
     assert default_taps(64) == (1, 16, 31, 46, 61)
     with pytest.raises(ConfigError, match=r"2 layers, too few for 5 taps.*--taps"):
         default_taps(2)
-
-
-@pytest.mark.parametrize("where", ["tokenizer_config.json", "chat_template.jinja", "named"])
-def test_a_conversation_is_rendered_as_the_server_renders_it(tmp_path, where):
-    files = tokenizer_files(byte_level_tokenizer())
-    if where == "chat_template.jinja":
-        files[where] = b"{{ eos_token }}" + TEMPLATE.encode()
-    if where == "named":
-        templates = [{"name": "tools", "template": "no"}, {"name": "default", "template": TEMPLATE}]
-        files["tokenizer_config.json"] = json.dumps({"chat_template": templates}).encode()
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    messages = [
-        {"role": "user", "content": "  héllo\n"},
-        {"role": "assistant", "content": "世界"},
-        {"role": "user", "content": "<|im_end|> stop"},
-    ]
-
-    server = TextTokenizer(files)
-    rendered = server.encode(server.render_chat(messages), add_special_tokens=False)
-    conversation = Conversation(tmp_path)
-    assert conversation.prompt_token_ids(messages) == rendered
-    assert conversation.text_of(rendered) == server.decode(rendered)
-
-
-def test_a_model_without_a_chat_template_is_refused(tmp_path):
-    write_tokenizer(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text("{}")
-
-    with pytest.raises(CheckpointError, match="train for a model that is served as a chat"):
-        Conversation(tmp_path)
 
 
 def test_the_command_writes_shards_and_says_what_made_them(folder, tmp_path, capsys):

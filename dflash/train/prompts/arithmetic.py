@@ -3,6 +3,7 @@
 import re
 
 from dflash.train.prompts.draw import Draw
+from dflash.train.prompts.endings import WORD_PROBLEM_ENDINGS
 from dflash.train.prompts.template import fill, paragraphs, pools
 
 # Not after the point of "Mr.".
@@ -282,23 +283,9 @@ _SETTINGS = (
     "I am stuck here. ",
 )
 
-_ENDINGS = (
-    "\nThink it through one step at a time and give the result in \\boxed{}.",
-    "\nShow each step of your working, then write the answer inside \\boxed{}.",
-    "\nWork step by step. Put the final number in \\boxed{}.",
-    "\nExplain your reasoning in steps and end with \\boxed{answer}.",
-    "\nReason carefully, step by step, and box the final answer with \\boxed{}.",
-    "\nLay out the calculation line by line; the last line should be the answer in \\boxed{}.",
-    " Please go through it in small steps and finish with the result in \\boxed{}.",
-    "\n\nSolve this in clear steps. State the answer as \\boxed{...}.",
-    "\nWhat is the answer? Give your reasoning first, then \\boxed{} with the number.",
-    " Show how you get there.",
-    "",
-)
-
 
 def arithmetic(draw: Draw) -> tuple[str, ...]:
     """Return one word problem with the wish for worked steps."""
     story = fill(draw.one(_STORIES), draw, POOLS)
     story = _SENTENCE_START.sub(lambda match: match[0].upper(), story)
-    return (draw.one(_SETTINGS) + story + draw.one(_ENDINGS),)
+    return (draw.one(_SETTINGS) + story + draw.one(WORD_PROBLEM_ENDINGS),)

@@ -1,6 +1,7 @@
 r"""Formal mathematics in LaTeX: algebra, functions, number theory, counting, geometry, calculus."""
 
 from dflash.train.prompts.draw import Draw
+from dflash.train.prompts.endings import FORMAL_ENDINGS
 from dflash.train.prompts.template import fill, paragraphs, pools
 
 POOLS = pools(r"""
@@ -216,20 +217,8 @@ _PROBLEMS = paragraphs(r"""
     \sqrt{{a=20-400}} \rfloor + \lfloor -{b=1-9}.{c=1-9} \rfloor$.
 """)
 
-_ENDINGS = (
-    "\nShow the main steps and give the answer in \\boxed{}.",
-    "\nReason in steps, and close with the result inside \\boxed{}.",
-    "\nDerive the answer carefully; write it as \\boxed{...} at the end.",
-    "\nGive a full solution. The final result belongs in \\boxed{}.",
-    "\nWork this out step by step and box the result using \\boxed{}.",
-    "\nExplain each step, then put the final expression in \\boxed{}.",
-    " Justify your answer.",
-    "\n\nThink step by step. End with \\boxed{} around your answer.",
-    "",
-)
-
 
 def formal_maths(draw: Draw) -> tuple[str, ...]:
     """Return one problem with the wish for a derivation."""
     problem = fill(draw.one(_PROBLEMS), draw, POOLS, sign=draw.one("+-"))
-    return (problem.strip() + draw.one(_ENDINGS),)
+    return (problem.strip() + draw.one(FORMAL_ENDINGS),)
