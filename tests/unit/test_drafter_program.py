@@ -75,7 +75,7 @@ def form_named(name):
     build = native_build()
     if build.library is None:
         pytest.skip(f"no compiled kernels: {build.why_unavailable}")
-    return CompiledForm(build.library, num_threads=2)
+    return CompiledForm(build.library, num_threads=1)
 
 
 def lender(form, dtype=torch.float32) -> Lender:
