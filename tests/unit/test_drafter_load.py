@@ -1,0 +1,253 @@
+"""From settings to an engine with a drafter: what is chosen, refused, planned for and said."""
+
+import logging
+import math
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_json, write_tiny_drafter
+from dflash import load
+from dflash.config import (
+    EMBEDDED_MODEL,
+    Dtype,
+    EngineConfig,
+    EngineLimits,
+    KVCacheConfig,
+    SpeculationConfig,
+)
+from dflash.drafters import choice
+from dflash.drafters.checkpoint import drafter_tensor_shapes
+from dflash.drafters.config import dflash_config_from_json
+from dflash.drafters.sizes import drafter_sizes
+from dflash.errors import CheckpointError, ConfigError
+from dflash.load import load_engine, load_models, load_target
+from dflash.memory import GIB, DrafterSizes, format_plan, plan_memory
+from dflash.models.config import model_config_from_json
+from dflash.models.registry import program_for
+from dflash.request import GenerateRequest, SamplingParams
+from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
+
+TARGET = model_config_from_json(TINY_CONFIG)
+LIMITS = EngineLimits(max_num_seqs=4, max_num_batched_tokens=64)
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A tiny target, and a drafter for it in the folder ``drafter`` beside it."""
+    write_tiny_drafter(tmp_path / "drafter", TinyDrafter(), TARGET)
+    return EngineConfig(
+        model=str(write_tiny_checkpoint(tmp_path / "model")),
+        dtype=Dtype.FLOAT32,
+        num_threads=1,
+        cache_dir=str(tmp_path / "cache"),
+        kv_cache=KVCacheConfig(memory_gib=0.002),
+        limits=LIMITS,
+        speculation=SpeculationConfig(str(tmp_path / "drafter")),
+    )
+
+
+def with_drafter(config, drafter, draft_length=0):
+    return replace(config, speculation=SpeculationConfig(drafter, draft_length))
+
+
+def results_of(engine, temperature):
+    params = SamplingParams(temperature=temperature)
+    for name, prompt in (("a", (3, 4, 5)), ("b", tuple(range(3, 40)))):
+        engine.submit(GenerateRequest(name, prompt, 24, params, seed=7))
+    ids, num_drafted = {"a": [], "b": []}, 0
+    while engine.has_work:
+        result = engine.step()
+        assert result.stats.drafter_fault is None
+        num_drafted += result.stats.num_draft_tokens
+        for output in result.outputs:
+            ids[output.request_id].extend(output.token_ids)
+    return ids, num_drafted
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("kind", [TinyDrafter(version=1), TinyDrafter(draft_vocab_size=24)])
+def test_an_engine_with_a_drafter_gives_the_ids_of_one_without(config, tmp_path, kind, temperature):
+    write_tiny_drafter(tmp_path / "other", kind, TARGET)
+    plain, none_drafted = results_of(load_engine(with_drafter(config, None)), temperature)
+
+    engine = load_engine(with_drafter(config, str(tmp_path / "other"), draft_length=5))
+    drafted, num_drafted = results_of(engine, temperature)
+
+    assert drafted == plain
+    assert num_drafted > 20
+    assert none_drafted == 0
+
+
+def test_a_drafter_takes_the_form_and_the_type_of_its_target(config):
+    models = load_models(config)
+
+    assert models.drafter is not None
+    form = models.target.exactness.form
+    assert models.drafter.block.form == models.drafter.context.form == form
+
+
+def test_a_target_can_be_loaded_without_its_drafter(config):
+    assert load_target(config).runner.facts == load_models(config).target.runner.facts
+
+
+def test_no_drafter_is_said_with_its_reason(config, caplog):
+    with caplog.at_level(logging.INFO):
+        models = load_models(with_drafter(config, None))
+
+    assert models.drafter is None
+    assert "no drafter: engine.speculation.drafter is null" in caplog.text
+
+
+def test_auto_drafts_for_the_embedded_model_only_and_says_so(config, caplog):
+    with caplog.at_level(logging.INFO):
+        models = load_models(with_drafter(config, "auto"))
+
+    assert models.drafter is None
+    assert f"only {EMBEDDED_MODEL} brings one" in caplog.text
+
+
+def embedded(config, monkeypatch, folder):
+    """Let the tiny target pass for the embedded model, with its drafter in a folder."""
+    monkeypatch.setattr(choice, "EMBEDDED_MODEL", config.model)
+    monkeypatch.setattr(choice, "EMBEDDED_DRAFTER", folder)
+    return with_drafter(config, "auto")
+
+
+def test_auto_takes_the_embedded_models_drafter(config, monkeypatch, tmp_path):
+    models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
+
+    assert models.drafter is not None
+
+
+@pytest.mark.parametrize(("changes", "words"), [({"vocab_size": 64}, "vocab_size 64"), (None, "")])
+def test_auto_without_a_drafter_that_fits_serves_plainly_and_says_why(
+    config, monkeypatch, tmp_path, caplog, changes, words
+):
+    folder = tmp_path / "wrong"
+    if changes is not None:
+        write_tiny_drafter(folder, TinyDrafter(), replace(TARGET, **changes))
+
+    models = load_models(embedded(config, monkeypatch, folder))
+
+    assert models.drafter is None
+    assert "no drafter" in caplog.text
+    assert str(folder) in caplog.text
+    assert words in caplog.text
+
+
+def no_room_beside_the_target(monkeypatch):
+    def plan(*sizes):
+        if len(sizes) == 5:
+            raise ConfigError("the engine does not fit: weights 1 MiB + drafter weights 2 MiB")
+        return plan_memory(*sizes)
+
+    monkeypatch.setattr(load, "plan_memory", plan)
+
+
+def test_auto_without_room_for_the_drafter_serves_plainly_and_says_why(
+    config, monkeypatch, tmp_path, caplog
+):
+    no_room_beside_the_target(monkeypatch)
+
+    models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
+
+    assert models.drafter is None
+    assert "drafter weights 2 MiB" in caplog.text
+
+
+def test_a_named_drafter_without_room_is_refused(config, monkeypatch):
+    no_room_beside_the_target(monkeypatch)
+
+    with pytest.raises(ConfigError, match="drafter weights 2 MiB"):
+        load_models(config)
+
+
+def test_a_named_drafter_of_another_target_is_refused_with_the_reason(config, tmp_path):
+    other = replace(TARGET, hidden_size=128)
+    write_tiny_drafter(tmp_path / "other", TinyDrafter(), other)
+
+    with pytest.raises(CheckpointError, match="hidden_size 128, this target's is 64"):
+        load_models(with_drafter(config, str(tmp_path / "other")))
+
+
+def test_a_drafter_trained_for_another_checkpoint_of_the_same_shape_is_refused(config, tmp_path):
+    fingerprint = load_target(config).fingerprint
+    for name, value in (("own", fingerprint), ("other", "0" * 64)):
+        content = tiny_drafter_json(TinyDrafter(), TARGET)
+        content["dflash_config"]["target_fingerprint"] = value
+        write_tiny_drafter(tmp_path / name, TinyDrafter(), TARGET, content)
+
+    assert load_models(with_drafter(config, str(tmp_path / "own"))).drafter is not None
+    with pytest.raises(CheckpointError, match="target_fingerprint"):
+        load_models(with_drafter(config, str(tmp_path / "other")))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [("no-such-folder", "no such folder"), ("", "no such folder"), (__file__, "a file")],
+)
+def test_a_drafter_that_is_not_there_is_refused_by_its_key(config, source, words):
+    with pytest.raises(CheckpointError, match=words) as refusal:
+        load_models(with_drafter(config, source))
+    assert str(refusal.value).startswith("engine.speculation.drafter")
+
+
+@pytest.mark.parametrize(("drafter", "draft_length"), [("auto", -1), ("auto", 16), (None, 1)])
+def test_a_draft_length_that_cannot_work_is_refused(drafter, draft_length):
+    with pytest.raises(ConfigError, match=r"engine\.speculation\.draft_length"):
+        SpeculationConfig(drafter, draft_length)
+
+
+@pytest.mark.parametrize("kind", [TinyDrafter(version=1), TinyDrafter(draft_vocab_size=24)])
+def test_a_drafters_sizes_are_those_of_its_tensors(kind):
+    config = dflash_config_from_json(tiny_drafter_json(kind, TARGET))
+
+    sizes = drafter_sizes(config, program_for(TARGET), LIMITS, Dtype.BFLOAT16, 128)
+
+    shapes = drafter_tensor_shapes(config)
+    elements = sum(math.prod(shape) for name, shape in shapes.items() if name != "d2t")
+    # Keys and values are packed for the context and for the block; k_norm stands in both.
+    elements += sum(
+        math.prod(shape)
+        for name, shape in shapes.items()
+        if name.endswith(("k_proj.weight", "v_proj.weight"))
+    )
+    if kind.draft_vocab_size:
+        elements += 24 * 64
+    assert sizes.weights_bytes == elements * 2 + 128 * 32 * 4
+    # Two layers' key and value of one head of 32, in bfloat16.
+    assert sizes.page_bytes == 16 * 2 * 2 * 32 * 2
+    assert sizes.num_scratch_pages == LIMITS.max_num_seqs
+    assert sizes.activation_bytes > 0
+
+
+def test_the_plan_has_a_line_for_each_part_of_the_drafter_and_sums_to_the_total():
+    engine = EngineConfig(kv_cache=KVCacheConfig(memory_gib=0.01))
+    drafter = DrafterSizes(5_000_000, 4096, num_scratch_pages=64, activation_bytes=1_000_000)
+
+    alone = plan_memory(TARGET, engine, GIB, 0)
+    plan = plan_memory(TARGET, engine, GIB, 0, drafter)
+
+    assert plan.drafter_weights_bytes == 5_000_000
+    assert plan.drafter_kv_bytes == (plan.num_pages + 64) * 4096
+    assert plan.activation_peak_bytes == alone.activation_peak_bytes + 1_000_000
+    assert sum(plan.parts.values()) == plan.total_bytes == GIB
+    assert "drafter weights" in format_plan(plan)
+    assert "drafter KV pages" in format_plan(plan)
+    assert "drafter" not in format_plan(alone)
+
+
+def test_a_plan_with_a_drafter_that_does_not_fit_names_what_would():
+    drafter = DrafterSizes(5_000_000, 4096, num_scratch_pages=64, activation_bytes=1_000_000)
+    engine = EngineConfig(kv_cache=KVCacheConfig(memory_gib=0.1))
+
+    with pytest.raises(ConfigError, match="drafter KV pages") as refusal:
+        plan_memory(TARGET, engine, GIB // 10, 0, drafter)
+
+    largest_gib = float(str(refusal.value).rsplit("at most ", 1)[1])
+    smaller = EngineConfig(kv_cache=KVCacheConfig(memory_gib=largest_gib))
+    larger = EngineConfig(kv_cache=KVCacheConfig(memory_gib=largest_gib + 0.002))
+    assert plan_memory(TARGET, smaller, GIB // 10, 0, drafter).headroom_bytes >= 0
+    with pytest.raises(ConfigError):
+        plan_memory(TARGET, larger, GIB // 10, 0, drafter)
