@@ -12,10 +12,11 @@ from dflash.drafters.borrowed import DrafterWeights, borrowed_names
 from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.dflash_program import block_program, context_program
-from dflash.drafters.walk import Scoring, Selector, walk_reference
+from dflash.drafters.walk import Scoring, Selector
 from dflash.errors import CheckpointError
 from dflash.forms import Form, Parts
 from dflash.kernels.pages import allocate_pages, rotary_table
+from dflash.kernels.walk import walk
 from dflash.models.config import ModelConfig
 from dflash.program import Program
 
@@ -93,7 +94,7 @@ def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -
         config=config,
         context=context,
         block=block,
-        walk=walk_reference,
+        walk=walk,
         scoring=Scoring(
             num_candidates=config.num_candidates,
             multiplier=config.output_multiplier,
