@@ -10,13 +10,13 @@ from torch import Tensor
 from dflash.drafters.binding import why_inactive
 from dflash.drafters.borrowed import DrafterWeights, borrowed_names
 from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
+from dflash.drafters.compiled_walk import walk
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.dflash_program import block_program, context_program
 from dflash.drafters.walk import Scoring, Selector
 from dflash.errors import CheckpointError
 from dflash.forms import Form, Parts
 from dflash.kernels.pages import allocate_pages, rotary_table
-from dflash.kernels.walk import walk
 from dflash.models.config import ModelConfig
 from dflash.program import Program
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from dflash.drafters.base import DraftRow
+from dflash.drafters.compiled_walk import walk
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.errors import KernelError
 from dflash.kernels import walk as module
 from dflash.kernels.draw_library import draw_library
-from dflash.kernels.walk import walk
 
 NUM_IDS = 60_000
 COLUMNS = (16, 17, 50, 1000, 16_384, 49_152)
