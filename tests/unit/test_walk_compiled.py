@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from dflash.drafters import compiled_walk as module
 from dflash.drafters.base import DraftRow
 from dflash.drafters.compiled_walk import walk
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.errors import KernelError
-from dflash.kernels import walk as module
 from dflash.kernels.draw_library import draw_library
 
 NUM_IDS = 60_000
