@@ -1,0 +1,161 @@
+"""A drafter that fails in service: no request fails with it, and it is said what happened."""
+
+import logging
+
+import pytest
+
+from benchmarks.rigs.drive import Drive
+from benchmarks.rigs.script_drafter import Script, all_right, failing
+from benchmarks.rigs.serial import serial_answer
+from dflash.drafters.base import DraftRow
+from dflash.stats import LoopSnapshot, WhyPlain
+from tests.rigs.drafted import (
+    PREFIX,
+    VOCAB,
+    always,
+    limits,
+    request,
+    speculation,
+    total,
+)
+
+
+def right(drive: Drive, *names: str) -> bool:
+    return all(drive.answer(each) == serial_answer(drive.model, request(each)) for each in names)
+
+
+def too_many(row: DraftRow, right: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * (row.num_drafts + 1)
+
+
+def says(token_id: int) -> Script:
+    return lambda row, right: (token_id,) * row.num_drafts
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (failing, "RuntimeError: the script says fail"),
+        (says(VOCAB), "draft token 251 came; the target's ids are 0 to 250"),
+        (says(-1), "draft token -1 came"),
+        (too_many, "4 draft tokens came, 3 were asked for"),
+    ],
+)
+def test_a_drafter_that_proposes_nothing_usable_leaves_plain_decoding(script, words: str):
+    drive = Drive(script=script, planner=always(3))
+    drive.submit(request("a"), request("b"))
+    drive.finish()
+    assert right(drive, "a", "b")
+    faults = [result.stats.drafter_fault for result in drive.results]
+    assert words in next(fault for fault in faults if fault)
+    plain = speculation(drive, "a").num_plain
+    assert plain[WhyPlain.DRAFTER_FAILED] > 10
+    assert not any(result.fault for result in drive.results)
+    assert total(drive, "num_draft_tokens") == 0
+
+
+def test_a_drafter_that_loses_its_context_leaves_plain_decoding():
+    drive = Drive(script=all_right, planner=always(3))
+    drive.drafter.fault = RuntimeError("device lost")
+    drive.submit(request("a"), request("b"))
+    drive.finish()
+    assert right(drive, "a", "b")
+    assert speculation(drive, "a").num_plain == {WhyPlain.CATCHING_UP: 39}
+    assert drive.results[0].stats.drafter_fault == "observe: RuntimeError: device lost"
+
+
+@pytest.mark.parametrize("where", ["propose", "observe"])
+def test_a_drafter_that_recovers_is_caught_up_and_drafts_again(where: str):
+    drive = Drive(limits(4, 128), script=all_right, planner=always(3))
+    names = ("a", "b")
+    drive.submit(*(request(name, max_tokens=40) for name in names))
+    drive.step(3)
+    if where == "observe":
+        drive.drafter.fault = RuntimeError("lost for a while")
+    else:
+        drive.drafter.script = failing
+    drive.step(4)
+    drive.drafter.fault, drive.drafter.script = None, all_right
+    num_accepted = total(drive, "num_accepted_tokens")
+    drive.finish()
+    assert right(drive, *names)
+    assert total(drive, "num_accepted_tokens") > num_accepted
+    assert not any(result.stats.drafter_fault for result in drive.results[7:])
+    assert total(drive, "num_catch_up_tokens") > 0
+
+
+def test_context_that_is_lost_in_shared_pages_is_lost_for_all_who_share_them():
+    drive = Drive(limits(4, 128), script=all_right, planner=always(0))
+    drive.submit(request("cold", PREFIX[:40], 1))
+    drive.engine.set_planner(always(3))
+    drive.submit(request("sharer", (*PREFIX[:40], 200), 40))
+    drive.step(4)
+    sharer = drive.engine.scheduler._running[-1]
+    assert sharer.num_context == sharer.num_computed
+    context = drive.engine.scheduler.grants.context
+    context.skipped(sharer.table.pages, 20, 40)
+    drive.engine.scheduler.refresh_context()
+    assert sharer.num_context == 20
+    drive.step()
+    assert drive.results[-1].stats.num_catch_up_tokens == sharer.num_computed - 20 - 1
+    drive.finish()
+    assert not any(result.stats.drafter_fault for result in drive.results)
+
+
+def test_rows_that_do_not_draft_are_not_touched_by_a_fault():
+    drive = Drive(script=failing, planner=always(3))
+    drive.submit(request("a"), request("b"))
+    drive.step(2)
+    drive.submit(request("late", PREFIX[:60]))
+    drive.step()
+    assert drive.results[-1].stats.drafter_fault is None
+    drive.finish()
+    assert drive.outputs["late"][0].token_ids
+    assert {o.error for outputs in drive.outputs.values() for o in outputs} == {None}
+
+
+def test_a_kind_of_fault_is_logged_once_and_each_one_counted(caplog):
+    drive = Drive(script=failing, planner=always(3))
+    snapshot = LoopSnapshot.of(drive.engine.counts)
+    drive.submit(request("a"))
+    with caplog.at_level(logging.ERROR):
+        drive.step(5)
+        drive.drafter.script = says(VOCAB)
+        drive.finish()
+    for result in drive.results:
+        snapshot = snapshot.after_step(result.stats, result.fault)
+    assert caplog.text.count("drafter script failed to propose") == 2
+    assert snapshot.num_drafter_faults > 10
+    assert snapshot.last_drafter_fault == (
+        "propose: DrafterError: draft token 251 came; the target's ids are 0 to 250"
+    )
+    assert snapshot.plain_rows[WhyPlain.DRAFTER_FAILED] == snapshot.num_drafter_faults
+
+
+def test_a_drafter_that_answers_for_too_few_rows_is_a_fault():
+    drive = Drive(script=all_right, planner=always(3))
+    drive.drafter.propose = lambda rows: [(1,)] * (len(rows) - 1)
+    drive.submit(request("a"), request("b"))
+    drive.finish()
+    assert right(drive, "a", "b")
+    faults = [result.stats.drafter_fault for result in drive.results]
+    assert "propose: DrafterError: 1 proposals came for 2 rows" in faults
+
+
+def test_a_draft_on_a_context_of_another_length_is_refused():
+    drive = Drive(script=all_right, planner=always(3))
+    drive.submit(request("a"))
+    drive.step(2)
+    schedule = drive.engine.scheduler.schedule
+
+    def tampered(plan):
+        given = schedule(plan)
+        given.turns[0].sequence.num_context -= 1
+        return given
+
+    drive.engine.scheduler.schedule = tampered
+    drive.step()
+    assert "drafts at" in (drive.results[-1].stats.drafter_fault or "")
+    drive.engine.scheduler.schedule = schedule
+    drive.finish()
+    assert right(drive, "a")
