@@ -9,7 +9,7 @@
 
 #define MOST_CANDIDATES 16
 
-/* Filled by dflash/drafters/compiled_walk.py: same fields, same order. */
+/* Filled by dflash/kernels/walk.py: same fields, same order. */
 typedef struct {
     uint64_t seed;
     uint32_t choice;
@@ -19,7 +19,7 @@ typedef struct {
     int64_t first_slot, num_slots;
 } walk_row;
 
-/* Mirrors _Slots in dflash/drafters/compiled_walk.py. Strides count elements. */
+/* Mirrors _Slots in dflash/kernels/walk.py. Strides count elements. */
 typedef struct {
     const float *logits;        /* [slots, columns] */
     const float *states;        /* [slots, rank] */
@@ -92,13 +92,16 @@ static float softcapped(float score, double softcap) {
     return (float)(sign * softcap * (1.0 - e) / (1.0 + e));
 }
 
-/* From logits and columns to scores and target ids, before the selector. */
+/* From logits and columns to scores and target ids, before the selector. A loop for each step:
+ * with the conditions inside one loop, GCC 12 masks its gather of target ids wrongly on AVX2. */
 static void score_alone(const walk_slots *slots, candidates *found) {
-    for (int i = 0; i < found->count; i++) {
-        found->score[i] *= slots->multiplier;
-        if (slots->softcap != 0.0) found->score[i] = softcapped(found->score[i], slots->softcap);
-        if (slots->target_ids) found->token_id[i] = slots->target_ids[found->token_id[i]];
-    }
+    for (int i = 0; i < found->count; i++) found->score[i] *= slots->multiplier;
+    if (slots->softcap != 0.0)
+        for (int i = 0; i < found->count; i++)
+            found->score[i] = softcapped(found->score[i], slots->softcap);
+    if (slots->target_ids)
+        for (int i = 0; i < found->count; i++)
+            found->token_id[i] = slots->target_ids[found->token_id[i]];
 }
 
 /* Add what following the token `previous` adds to each. The candidates' sums are side by side:
