@@ -9,7 +9,7 @@
 
 #define MOST_CANDIDATES 16
 
-/* Filled by dflash/kernels/walk.py: same fields, same order. */
+/* Filled by dflash/drafters/compiled_walk.py: same fields, same order. */
 typedef struct {
     uint64_t seed;
     uint32_t choice;
@@ -19,7 +19,7 @@ typedef struct {
     int64_t first_slot, num_slots;
 } walk_row;
 
-/* Mirrors _Slots in dflash/kernels/walk.py. Strides count elements. */
+/* Mirrors _Slots in dflash/drafters/compiled_walk.py. Strides count elements. */
 typedef struct {
     const float *logits;        /* [slots, columns] */
     const float *states;        /* [slots, rank] */
