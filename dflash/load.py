@@ -16,7 +16,7 @@ from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
-from dflash.errors import ConfigError, KernelError
+from dflash.errors import CheckpointError, ConfigError, KernelError
 from dflash.exactness import ExactnessReport
 from dflash.forms import CompiledForm, Form, Parts, TorchForm
 from dflash.kernels.build import native_build
@@ -122,7 +122,7 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
     loaded = None
     if drafter is not None:
         report("loading the drafter", 0.95)
-        loaded = load_drafter(drafter, target.lender, config.limits.max_num_seqs)
+        loaded = _loaded_drafter(config, drafter, target)
     report("ready", 1.0)
     return LoadedModels(target, loaded)
 
@@ -149,6 +149,18 @@ def _planned(
             raise
         _logger.warning("no drafter: with it, %s", error)
         return plan_memory(*sizes), None
+
+
+def _loaded_drafter(
+    config: EngineConfig, checkpoint: DrafterCheckpoint, target: LoadedTarget
+) -> DFlashDrafter | None:
+    try:
+        return load_drafter(checkpoint, target.lender, config.limits.max_num_seqs)
+    except (CheckpointError, KernelError) as error:
+        if config.speculation.drafter != AUTO_DRAFTER:
+            raise
+        _logger.warning("no drafter: %s", error)
+        return None
 
 
 def _loaded_target(

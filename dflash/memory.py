@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dflash.config import Dtype, EngineConfig, EngineLimits
 from dflash.errors import AccountingError, ConfigError
@@ -123,17 +123,19 @@ def plan_memory(
         "activation_peak_bytes": activations_bytes + drafter.activation_bytes,
         "other_bytes": other_bytes,
     }
-    plan = MemoryPlan(
+    needed_bytes = sum(sizes.values())
+    needed = MemoryPlan(
         **sizes,
-        headroom_bytes=max(total_bytes - sum(sizes.values()), 0),
-        total_bytes=max(total_bytes, sum(sizes.values())),
+        headroom_bytes=0,
+        total_bytes=needed_bytes,
         num_pages=num_pages,
         page_size=engine.kv_cache.page_size,
     )
-    if plan.total_bytes > total_bytes:
-        raise ConfigError(_does_not_fit(plan, total_bytes, page_bytes, drafter.page_bytes))
+    if needed_bytes > total_bytes:
+        raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter.page_bytes))
     _check_longest_sequence(model, engine, num_pages, page_bytes)
-    return plan
+    headroom_bytes = total_bytes - needed_bytes
+    return replace(needed, headroom_bytes=headroom_bytes, total_bytes=total_bytes)
 
 
 def weights_bytes(model: ModelConfig, engine: EngineConfig) -> int:
@@ -192,14 +194,14 @@ def format_plan(plan: MemoryPlan) -> str:
 
 
 def _does_not_fit(
-    plan: MemoryPlan, total_bytes: int, page_bytes: int, drafter_page_bytes: int
+    needed: MemoryPlan, total_bytes: int, page_bytes: int, drafter_page_bytes: int
 ) -> str:
-    parts = {name: size for name, size in plan.parts.items() if name != "headroom"}
+    parts = {name: size for name, size in needed.parts.items() if name != "headroom"}
     written_out = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
-    paged_bytes = plan.num_pages * (page_bytes + drafter_page_bytes)
-    room_bytes = max(total_bytes - plan.total_bytes + paged_bytes, 0)
     # Each page takes a page of the drafter's with it.
-    largest_gib = _rounded_down(room_bytes // (page_bytes + drafter_page_bytes) * page_bytes)
+    both_bytes = page_bytes + drafter_page_bytes
+    room_bytes = total_bytes - needed.total_bytes + needed.num_pages * both_bytes
+    largest_gib = _rounded_down(room_bytes // both_bytes * page_bytes)
     if largest_gib > 0:
         fix = f"set engine.kv_cache.memory_gib to at most {largest_gib}"
     else:
@@ -208,8 +210,8 @@ def _does_not_fit(
             "engine.limits, or give the process more memory"
         )
     return (
-        f"the engine does not fit: {written_out} = {_mib(plan.total_bytes)}, but this process may "
-        f"use {_mib(total_bytes)}; {fix}"
+        f"the engine does not fit: {written_out} = {_mib(needed.total_bytes)}, but this process "
+        f"may use {_mib(total_bytes)}; {fix}"
     )
 
 

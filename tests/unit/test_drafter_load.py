@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_json, write_tiny_drafter
+from benchmarks.rigs.tiny_drafter import (
+    TinyDrafter,
+    tiny_drafter_json,
+    tiny_drafter_tensors,
+    write_tiny_drafter,
+)
 from dflash import load
 from dflash.config import (
     EMBEDDED_MODEL,
@@ -134,6 +139,20 @@ def test_auto_without_a_drafter_that_fits_serves_plainly_and_says_why(
     assert "no drafter" in caplog.text
     assert str(folder) in caplog.text
     assert words in caplog.text
+
+
+def test_auto_with_damaged_weights_serves_plainly_and_a_named_drafter_is_refused(
+    config, monkeypatch, tmp_path, caplog
+):
+    tensors = tiny_drafter_tensors(tiny_drafter_json(TinyDrafter(), TARGET))
+    tensors["fc.weight"][3, 3] = math.nan
+    folder = write_tiny_drafter(tmp_path / "damaged", TinyDrafter(), TARGET, tensors=tensors)
+
+    assert load_models(embedded(config, monkeypatch, folder)).drafter is None
+    assert "no drafter" in caplog.text
+    assert "fc.weight holds infinite or undefined weights" in caplog.text
+    with pytest.raises(CheckpointError, match=r"fc\.weight"):
+        load_models(with_drafter(config, str(folder)))
 
 
 def no_room_beside_the_target(monkeypatch):

@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_json, write_tiny_drafter
+from benchmarks.rigs.tiny_drafter import (
+    TinyDrafter,
+    tiny_drafter_json,
+    tiny_drafter_tensors,
+    write_tiny_drafter,
+)
 from dflash.drafters import load
 from dflash.drafters.base import ContextRows, DraftRow
 from dflash.drafters.borrowed import borrowed_names
@@ -287,8 +292,6 @@ def test_commits_of_several_sequences_go_to_their_own_pages(loaded):
 
 @pytest.mark.parametrize("kind", [KINDS["v2"], KINDS["v2 reduced"]])
 def test_copies_of_the_targets_tensors_may_lie_in_the_file_if_they_are_copies(loaded, kind):
-    from benchmarks.rigs.tiny_drafter import tiny_drafter_tensors
-
     content = tiny_drafter_json(kind, TARGET)
     tensors = tiny_drafter_tensors(content)
     table = tiny_tensors()["model.embed_tokens.weight"]
@@ -308,8 +311,6 @@ def test_copies_of_the_targets_tensors_may_lie_in_the_file_if_they_are_copies(lo
 
 
 def test_a_reduced_head_is_rows_of_the_targets_head(loaded):
-    from benchmarks.rigs.tiny_drafter import tiny_drafter_tensors
-
     tensors = tiny_drafter_tensors(tiny_drafter_json(KINDS["v2"], TARGET))
     ids = torch.arange(24) * 2
     whole = loaded(KINDS["v2"], tensors=tensors)
