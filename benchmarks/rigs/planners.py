@@ -41,3 +41,21 @@ class TogglingPlanner:
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
         return next(self._plans)
+
+
+class RandomModes:
+    """Another mode at random in every step, other lengths at random in those that draft."""
+
+    def __init__(self, max_draft_length: int, seed: int) -> None:
+        self._lengths = RandomPlanner(max_draft_length, seed)
+        self._full_width = DraftPlan(max_draft_length, context=ContextMode.WARM)
+        self._random = random.Random(seed)
+
+    def plan(self, signals: PlanSignals) -> DraftPlan:
+        """Return the plan of this step."""
+        mode = self._random.choices(("cold", "warm", "full", "lengths"), (1, 1, 3, 5))[0]
+        if mode == "lengths":
+            return self._lengths.plan(signals)
+        if mode == "full":
+            return self._full_width
+        return DraftPlan(context=ContextMode(mode))

@@ -8,31 +8,56 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.planners import RandomModes
 from benchmarks.rigs.random_requests import RandomRequests
+from benchmarks.rigs.script_drafter import (
+    ContextError,
+    Script,
+    ScriptDrafter,
+    all_right,
+    eos_at,
+    failing,
+    none,
+    random_wrong,
+    right_of,
+    right_up_to,
+)
 from benchmarks.rigs.serial import Answer, serial_answer
 from benchmarks.rigs.shuffled import ShuffledScheduler
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
-from dflash.request import FinishReason, GenerateRequest, TokenLogprobs
+from dflash.request import FinishReason, TokenLogprobs
+from dflash.stats import StepStats, WhyPlain
 
 # A little more than the longest request needs: two of them must fight for pages.
-NUM_PAGES = 28
+NUM_PAGES = 26
+# A storm in which one of these did not happen has tested nothing of it.
+MUST_HAPPEN = (
+    *("aborts", "preemptions", "cached_tokens", "chunks", "mixed_steps"),
+    *("accepted", "rejected", "catch_up", "whole_blocks", "graded_free", "drafter_faults"),
+    *(f"plain_{why}" for why in WhyPlain),
+)
 _NUM_NAMES = 48
 _MAX_LIVE = 24
+_MAX_DRAFT_LENGTH = 7
+# Shorter than the longest requests, so that some outgrow the drafter.
+_MAX_CONTEXT = 250
 
 
 @dataclass(slots=True)
 class Given:
-    """What one request has been given so far."""
+    """What one request has been given so far, and what it must be given."""
 
-    request: GenerateRequest
+    right: Answer
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None
 
-    def differs(self, right: Answer) -> bool:
+    @property
+    def differs(self) -> bool:
         """Whether this is not the right answer, or no beginning of it after an abort."""
+        right = self.right
         if self.finish_reason is FinishReason.ABORT:
             count = len(self.token_ids)
             return (
@@ -48,25 +73,43 @@ class Given:
 class Storm:
     """One engine on `HashLM` in a tiny pool, and all that befalls it.
 
-    In each step requests arrive under names used before, some are aborted, the limits change, the
-    rows are shuffled, free pages are poisoned, the books are proved, and every page is compared
-    with what it held before.
+    In each step requests arrive under names used before, some are aborted, the limits, the plan
+    and the drafter's script change, the rows are shuffled, free pages are poisoned, the books are
+    proved, and every page is compared with what it held before. The drafter proves its own.
 
     Attributes:
         model: The target.
+        drafter: The drafter.
         engine: The engine; a test may break it before `run`.
         counts: What happened, by name.
         pages_written_astray: Pages that changed in a step though no turn was to write them.
+        contexts_wrong: Steps in which the drafter found another context than its rows'.
     """
 
     def __init__(self, seed: int) -> None:
         self.model = HashLM(num_pages=NUM_PAGES)
-        self.engine = Engine(self.model, EngineLimits())
+        self._answers: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.drafter = ScriptDrafter(
+            self.model.facts,
+            right_of(self._answers),
+            all_right,
+            model=self.model,
+            max_draft_length=_MAX_DRAFT_LENGTH,
+            max_context=_MAX_CONTEXT,
+        )
+        self.engine = Engine(
+            self.model,
+            EngineLimits(),
+            drafter=self.drafter,
+            planner=RandomModes(_MAX_DRAFT_LENGTH, seed),
+        )
         self.engine.scheduler = self.scheduler = ShuffledScheduler(
-            self.engine.kv_cache, EngineLimits(), seed
+            self.engine.kv_cache, EngineLimits(), seed, self.engine.scheduler.grants
         )
         self.counts: Counter[str] = Counter()
         self.pages_written_astray = 0
+        self.contexts_wrong = 0
+        self._scripts = _scripts(self.model, seed)
         self._random = random.Random(seed)
         self._requests = RandomRequests(seed, self.model.facts.vocab_size)
         self._live: dict[str, Given] = {}
@@ -79,7 +122,7 @@ class Storm:
         num_submitted = 0
         while num_submitted < num_requests or self._live:
             room = min(_MAX_LIVE - len(self._live), num_requests - num_submitted)
-            for _ in range(min(room, self._random.choice((0, 0, 1, 4)))):
+            for _ in range(min(room, self._random.choice((0, 1, 4)))):
                 self._submit()
                 num_submitted += 1
             if self._live and self._random.random() < 0.02:
@@ -95,18 +138,22 @@ class Storm:
             while self._live:
                 self._step()
 
-    def ids_differ(self, on_checked: Callable[[int], object] = lambda count: None) -> int:
-        """Return how many requests were given anything else than serial decoding gives."""
-        differ = 0
-        for given in self._ended:
-            differ += given.differs(serial_answer(self.model, given.request))
-            on_checked(1)
-        return differ
+    @property
+    def ids_differ(self) -> int:
+        """How many requests were given anything else than serial decoding gives."""
+        return sum(given.differs for given in self._ended)
 
     def _submit(self) -> None:
         free_names = [f"r{i}" for i in range(_NUM_NAMES) if f"r{i}" not in self._live]
         request = self._requests.draw(self._random.choice(free_names))
-        self._live[request.request_id] = Given(request)
+        right = serial_answer(self.model, request)
+        stop = () if right.stop_token_id is None else (right.stop_token_id,)
+        self._answers[request.seed, request.choice] = (
+            *request.prompt_token_ids,
+            *right.token_ids,
+            *stop,
+        )
+        self._live[request.request_id] = Given(right)
         self.engine.submit(request)
         self.counts["requests"] += 1
 
@@ -125,6 +172,8 @@ class Storm:
                 max_num_batched_tokens=self._random.randint(max_num_seqs, 160),
             )
         )
+        self.drafter.script = self._random.choice(self._scripts)
+        self.drafter.fault = RuntimeError("no") if self._random.random() < 0.01 else None
         before = self.model.page_contents()
         result = self.engine.step()
         self._audit(before)
@@ -136,10 +185,11 @@ class Storm:
         changed = (self.model.page_contents() != before).any(axis=(1, 2))
         turns = self.scheduler.last.turns if self.scheduler.last else ()
         for turn in turns:
-            first = turn.run.start // self.model.facts.page_size
-            # Shared pages lie below the first one a run writes, so a change of them counts.
+            first = (turn.run.start + turn.num_catch_up) // self.model.facts.page_size
+            # Shared pages lie below the first one a run writes anew, so a change of them counts.
             changed[list(turn.run.page_table[first:])] = False
-            self.counts["chunks"] += len(turn.run.token_ids) > 1 and not turn.run.num_logits
+            is_chunk = len(turn.run.token_ids) > 1 and not turn.run.num_logits
+            self.counts["chunks"] += is_chunk and not turn.num_catch_up
         self.pages_written_astray += int(changed.sum())
 
     def _record(self, result: StepResult) -> None:
@@ -149,6 +199,7 @@ class Storm:
         self.counts["preemptions"] += stats.num_preempted
         self.counts["cached_tokens"] += stats.num_cached_tokens
         self.counts["mixed_steps"] += bool(stats.num_decoding and stats.num_prefilling)
+        self._record_drafts(stats)
         for output in result.outputs:
             given = self._live[output.request_id]
             given.token_ids.extend(output.token_ids)
@@ -158,3 +209,29 @@ class Storm:
                 given.stop_token_id = output.stop_token_id
                 self._ended.append(self._live.pop(output.request_id))
                 self.counts[f"ended_{output.finish_reason}"] += 1
+
+    def _record_drafts(self, stats: StepStats) -> None:
+        self.counts["accepted"] += stats.num_accepted_tokens
+        self.counts["rejected"] += stats.num_draft_tokens - stats.num_accepted_tokens
+        self.counts["catch_up"] += stats.num_catch_up_tokens
+        self.counts["whole_blocks"] += sum(stats.verified_accepted[_MAX_DRAFT_LENGTH - 1 :])
+        self.counts["graded_free"] += sum(stats.free_graded)
+        for why, count in stats.plain_rows.items():
+            self.counts[f"plain_{why}"] += count
+        if stats.drafter_fault is not None:
+            self.counts["drafter_faults"] += 1
+            self.contexts_wrong += ContextError.__name__ in stats.drafter_fault
+
+
+def _scripts(model: HashLM, seed: int) -> list[Script]:
+    """Return what the drafter may be up to in a step, the likelier ones more than once."""
+    vocab_size = model.facts.vocab_size
+    stop = model.facts.eos_token_ids[0]
+    return [
+        *(random_wrong(0.3, vocab_size, seed + index) for index in range(8)),
+        *(all_right for _ in range(6)),
+        *(right_up_to(count, vocab_size) for count in (0, 1, 2, 4)),
+        *(eos_at(index, stop) for index in (0, 3)),
+        none,
+        failing,
+    ]
