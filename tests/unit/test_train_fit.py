@@ -1,0 +1,149 @@
+"""A run from the command line to a drafter's folder, over a checkpoint of a few kilobytes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from dflash.drafters.checkpoint import open_drafter_checkpoint
+from dflash.models.checkpoint import open_checkpoint
+from dflash.train.__main__ import main
+from dflash.train.answer_sampling import Sampling
+from dflash.train.run_state import load_state
+from dflash.train.sequences import Manifest, SequenceFolder, TappedSequence
+from dflash.train.stored import StoredSequences
+from tests.rigs.byte_tokenizer import byte_level_tokenizer
+from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
+
+VOCABULARY = 320
+TAPS = (0,)
+
+
+def sequence(seed: int, length: int = 20) -> TappedSequence:
+    generator = torch.Generator().manual_seed(seed)
+    return TappedSequence(
+        kind=("chat", "code")[seed % 2],
+        prompt_length=5,
+        temperature=0.0,
+        token_ids=torch.randint(5, 40, (length,), generator=generator, dtype=torch.int32),
+        features=torch.randn(length, 64, generator=generator).bfloat16(),
+    )
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    folder = write_tiny_checkpoint(
+        tmp_path / "target", config={**TINY_CONFIG, "vocab_size": VOCABULARY}
+    )
+    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def stored(folder: Path, fingerprint: str, shards: int = 2) -> SequenceFolder:
+    sequences = SequenceFolder(folder)
+    sequences.claim(
+        Manifest(
+            model="tiny",
+            fingerprint=fingerprint,
+            taps=TAPS,
+            dtype="bfloat16",
+            form="torch",
+            prompts_sha256="",
+            prompts_per_shard=4,
+            sampling=Sampling(seed=0, temperature=1.0, share=0.0),
+        )
+    )
+    for shard in range(shards):
+        sequences.write(shard, [sequence(4 * shard + seed) for seed in range(4)])
+    return sequences
+
+
+def arguments(tmp_path: Path, target: Path, steps: int) -> list[str]:
+    stored(tmp_path / "sequences", open_checkpoint(str(target), tmp_path).fingerprint)
+    folders = {
+        "--model": target,
+        "--sequences": tmp_path / "sequences",
+        "--held-out": tmp_path / "sequences",
+        "--run": tmp_path / "run",
+        "--export": tmp_path / "drafter",
+    }
+    settings = {
+        "--mask-token-id": 3,
+        "--layers": 1,
+        "--steps": steps,
+        "--sequences-per-step": 2,
+        "--anchors": 4,
+        "--draft-vocab-size": 300,
+        "--selector-rank": 4,
+    }
+    pairs = [(name, str(value)) for name, value in (folders | settings).items()]
+    return ["fit", *(part for pair in pairs for part in pair)]
+
+
+def test_a_run_ends_with_a_drafter_that_serving_accepts(tmp_path: Path, target: Path) -> None:
+    assert main(arguments(tmp_path, target, steps=20)) == 0
+    drafter = open_drafter_checkpoint(tmp_path / "drafter")
+    assert drafter.config.version == 2
+    assert drafter.config.target_layer_ids == TAPS
+    assert drafter.config.target_fingerprint == load_state(tmp_path / "run").target_fingerprint
+    ids = drafter.target_ids()
+    assert len(ids) == 300
+    # The ids that were emitted are among them.
+    assert set(range(5, 40)) <= set(ids.tolist())
+
+    lines = (tmp_path / "run" / "curve.jsonl").read_text().splitlines()
+    step, measured = (json.loads(line) for line in lines)
+    assert step["step"] == measured["step"] == 20
+    assert measured["by_kind"].keys() == {"chat", "code"}
+    assert 1.0 <= measured["held_out"] <= 8.0
+
+
+def test_a_run_goes_on_from_its_state_and_exports_again(tmp_path: Path, target: Path) -> None:
+    assert main(arguments(tmp_path, target, steps=2)) == 0
+    assert main(arguments(tmp_path, target, steps=5)) == 0
+    assert load_state(tmp_path / "run").step == 5
+    again = ["export", "--run", str(tmp_path / "run"), "--out", str(tmp_path / "again")]
+    assert main(again) == 0
+    weights = [
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("drafter", "again")
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_sequences_of_another_checkpoint_are_refused(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored(tmp_path / "sequences", fingerprint="another's")
+    fit = arguments(tmp_path / "elsewhere", target, steps=1)
+    fit[fit.index("--sequences") + 1] = str(tmp_path / "sequences")
+    assert main(fit) == 1
+    assert "was made by another checkpoint" in caplog.text
+    assert not (tmp_path / "elsewhere" / "run").exists()
+
+
+def test_an_export_of_nothing_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["export", "--run", str(tmp_path), "--out", str(tmp_path / "drafter")]) == 1
+    assert "holds no state of a run" in caplog.text
+
+
+def test_stored_sequences_are_those_written_and_more_as_they_come(tmp_path: Path) -> None:
+    folder = stored(tmp_path, fingerprint="", shards=1)
+    # An answer of one token has an anchor and nothing to predict.
+    folder.write(1, [sequence(9, length=6), replace(sequence(8), temperature=1.0)])
+    sequences = StoredSequences(tmp_path)
+    assert len(sequences) == 5
+    assert sequences[4].temperature == 1.0
+    for index, seed in enumerate((0, 1, 2, 3, 8)):
+        assert torch.equal(sequences[index].token_ids, sequence(seed).token_ids)
+        assert torch.equal(sequences[index].features, sequence(seed).features)
+        assert sequences[index].kind == sequence(seed).kind
+    folder.write(2, [])
+    folder.write(3, [sequence(10)])
+    assert len(sequences) == 5
+    sequences.refresh()
+    assert len(sequences) == 6
+    assert torch.equal(sequences[5].token_ids, sequence(10).token_ids)
+    counts = sequences.response_counts(64)
+    assert counts.sum() == 6 * 15
