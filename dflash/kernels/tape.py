@@ -134,15 +134,17 @@ class Recorder:
             weight=None if weight is None else weight.data_ptr(),
         )
         self._set_rows(op, operation)
-        self._set_weight(op, operation, weight)
+        if weight is not None:
+            self._set_weight(op, operation, weight)
         if isinstance(operation, RotateAndStore | RotateAndStoreBlock | Attend | AttendBlock):
             self._set_attention(op, operation)
         return op
 
     def _set_rows(self, op: Op, operation: Operation) -> None:
         match operation:
-            case Embed(dst=dst) | Features(dst=dst):
+            case Embed(dst=dst) | Features(dst=dst):  # from a table, from the step
                 source, destination = None, dst
+                op.in_width = self.program.buffers[dst].width
             case RotateAndStore(qkv=rows) | RotateAndStoreBlock(qkv=rows) | HeadNorm(heads=rows):
                 source, destination = rows, rows
             case Attend(qkv=src, dst=dst) | AttendBlock(qkv=src, dst=dst):
@@ -160,22 +162,20 @@ class Recorder:
             op.dst, op.dst_stride = rows.data_ptr(), rows.shape[1]
             op.rows = int(self.program.buffers[destination].rows is Rows.LOGITS)
 
-    def _set_weight(self, op: Op, operation: Operation, weight: Tensor | None) -> None:
-        match operation, weight:
-            case Embed(), Tensor():
-                op.src, op.src_stride, op.in_width = weight.data_ptr(), *2 * (weight.shape[1],)
-            case Features(dst=dst), _:
-                op.in_width = self.program.buffers[dst].width
-            case RmsNorm(eps=eps), _:
+    def _set_weight(self, op: Op, operation: Operation, weight: Tensor) -> None:
+        match operation:
+            case Embed():
+                op.src, op.src_stride = weight.data_ptr(), weight.shape[1]
+            case RmsNorm(eps=eps):
                 op.eps = eps
-            case HeadNorm(first=first, count=count, eps=eps), Tensor():
+            case HeadNorm(first=first, count=count, eps=eps):
                 op.eps, op.num_heads, op.head_dim = eps, count, weight.shape[0]
-                op.dst += first * weight.nbytes
-                op.src = op.dst
-            case Linear(epilogue=epilogue), Tensor():
+                # Start at the first head to norm: a weight has the size of a head.
+                op.src = op.dst = op.dst + first * weight.nbytes
+            case Linear(epilogue=epilogue):
                 op.epilogue = _EPILOGUES[epilogue]
                 op.out_width = weight.shape[0] * BLOCK
-            case Convolve(), Tensor():
+            case Convolve():
                 self._set_kernel(op, operation, weight)
 
     def _set_kernel(self, op: Op, operation: Convolve, base: Tensor) -> None:
