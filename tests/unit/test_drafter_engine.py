@@ -1,0 +1,108 @@
+"""A real drafter in a busy engine drafts what it drafts in a quiet one: its context is right."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter
+from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
+from dflash.engine import Engine
+from dflash.load import load_target
+from dflash.plan import ContextMode, DraftPlan, FixedPlanner
+from dflash.request import FinishReason, GenerateRequest, SamplingParams
+from tests.rigs.tiny_checkpoint import write_tiny_checkpoint
+
+QUIET = EngineLimits(max_num_seqs=1, max_num_batched_tokens=128)
+BUSY = EngineLimits(max_num_seqs=6, max_num_batched_tokens=24)
+SHARED = tuple(3 + (7 * i) % 41 for i in range(32))
+
+
+class Remembering:
+    """A drafter that keeps what it proposed for whom."""
+
+    def __init__(self, drafter):
+        self._drafter = drafter
+        self.facts = drafter.facts
+        self.observe = drafter.observe
+        self.proposed = {}
+
+    def propose(self, rows):
+        drafts = self._drafter.propose(rows)
+        for row, draft in zip(rows, drafts, strict=True):
+            self.proposed[row.seed, row.position] = (row.anchor, *draft)
+        return drafts
+
+
+class Toggling:
+    """Warm and drafting, then cold for a while: the context has to be caught up."""
+
+    def __init__(self):
+        self._steps = 0
+
+    def plan(self, _signals):
+        self._steps += 1
+        if self._steps % 7 in (4, 5):
+            return DraftPlan()
+        return DraftPlan(1 + self._steps % 5, context=ContextMode.WARM)
+
+
+def requests():
+    """Prompts of one page to three, most with the same beginning."""
+    for index in range(12):
+        prompt = (*SHARED[: 12 + 3 * (index % 8)], *(3 + (index * i) % 40 for i in range(9)))
+        params = SamplingParams(temperature=(0.0, 1.0, 0.5)[index % 3])
+        yield GenerateRequest(str(index), prompt, 30, params, seed=index)
+
+
+def served(engine, asked):
+    ids = {request.request_id: [] for request in asked}
+    num_preemptions = 0
+    for request in asked:
+        engine.submit(request)
+    while engine.has_work:
+        result = engine.step()
+        assert result.stats.drafter_fault is None
+        num_preemptions += result.stats.num_preempted
+        engine.check()
+        for output in result.outputs:
+            assert output.finish_reason is not FinishReason.ERROR
+            ids[output.request_id].extend(output.token_ids)
+    return ids, num_preemptions
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [TinyDrafter(version=1), TinyDrafter(window=20), TinyDrafter(draft_vocab_size=24)],
+)
+def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
+    config = EngineConfig(
+        model=str(write_tiny_checkpoint(tmp_path / "model")),
+        dtype=Dtype.BFLOAT16,
+        num_threads=1,
+        cache_dir=str(tmp_path / "cache"),
+        kv_cache=KVCacheConfig(memory_gib=0.002),
+    )
+    target = load_target(config)
+    drafter = Remembering(load_tiny_drafter(tmp_path / "drafter", kind, target, max_runs=4))
+    planner = FixedPlanner(DraftPlan(7, context=ContextMode.WARM))
+
+    expected = {}
+    for request in requests():
+        engine = Engine(target.runner, QUIET, drafter=drafter, planner=planner)
+        expected |= served(engine, [request])[0]
+    quiet, drafter.proposed = drafter.proposed, {}
+
+    # Pages for little more than two of the requests, so that they are preempted.
+    few = replace(target.runner, facts=replace(target.runner.facts, num_pages=14))
+    few = replace(few, facts=replace(few.facts, max_model_len=128))
+    busy = Engine(few, BUSY, drafter=drafter, planner=Toggling())
+    ids, num_preemptions = served(busy, list(requests()))
+
+    assert ids == expected
+    assert num_preemptions > 0
+    common = quiet.keys() & drafter.proposed.keys()
+    assert len(common) > 50
+    for key in common:
+        one, other = quiet[key], drafter.proposed[key]
+        shorter = min(len(one), len(other))
+        assert one[:shorter] == other[:shorter], key
