@@ -17,7 +17,6 @@ from tests.rigs.drafted import (
     total,
 )
 
-
 PROMPT = PREFIX[2:22]
 
 

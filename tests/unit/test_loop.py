@@ -17,6 +17,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
 from dflash.loop import EngineLoop
+from dflash.plan import DraftPlan, PlanSignals
 from dflash.request import FinishReason, GenerateRequest, SamplingParams, TokenOutput
 from dflash.target import TargetOutput
 
@@ -172,6 +173,23 @@ def test_new_limits_hold_from_the_next_step(rig: Rig):
     rig.loop.reconfigure(EngineLimits(max_num_seqs=3, max_num_batched_tokens=7))
     rig.until_end("long")
     assert rig.engine.limits.max_num_batched_tokens == 7
+
+
+def test_a_new_planner_decides_from_the_next_step(rig: Rig):
+    seen: list[PlanSignals] = []
+
+    class Watching:
+        def plan(self, signals: PlanSignals) -> DraftPlan:
+            seen.append(signals)
+            return DraftPlan()
+
+    rig.loop.submit(request("r", 6))
+    rig.model.wait_entered()
+    rig.loop.set_planner(Watching())
+    rig.until_end("r")
+    assert [signals.decoding for signals in seen] == [("r",)] * 5
+    assert seen[0].last.num_prefill_tokens == 20
+    assert [signals.last.num_decoding for signals in seen[1:]] == [1] * 4
 
 
 def test_a_callback_that_raises_is_logged_once_and_serving_goes_on(rig: Rig, caplog):
