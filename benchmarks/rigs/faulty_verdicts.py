@@ -9,50 +9,50 @@ from dflash.request import TokenOutput
 from dflash.sampling import Chosen
 from dflash.schedule import Verdict
 
+OF_VERDICTS = (Fault.COUNT_OF_ANOTHER, Fault.ALL_ACCEPTED)
+"""The faults that lie between verdicts and books; all others lie in the target."""
+
 
 def spoil_verdicts(engine: Engine, fault: Fault, dice: Dice) -> None:
     """Put a fault between an engine's verdicts and its books.
 
     Args:
         engine: The engine.
-        fault: ``count_of_another`` or ``all_accepted``.
+        fault: One of `OF_VERDICTS`; nothing is changed for another.
         dice: When it strikes.
     """
+    if fault not in OF_VERDICTS:
+        return
     commit = engine.scheduler.commit
 
     def wrong_commit(verdicts: Iterable[Verdict]) -> tuple[TokenOutput, ...]:
         verdicts = list(verdicts)
-        accepted = [len(verdict.chosen) - 1 for verdict in verdicts if _drafted(verdict)]
-        return commit(
-            [
-                _with_accepted(verdict, _count(verdict, fault, accepted, dice), dice)
-                if _drafted(verdict) and dice.strikes()
-                else verdict
-                for verdict in verdicts
-            ]
-        )
+        most = max((len(verdict.chosen) - 1 for verdict in verdicts), default=0)
+        return commit([_spoilt(verdict, fault, most, dice) for verdict in verdicts])
 
     engine.scheduler.commit = wrong_commit
 
 
-def _drafted(verdict: Verdict) -> bool:
-    return verdict.turn.num_drafts > 0 and verdict.error is None
+def _spoilt(verdict: Verdict, fault: Fault, most: int, dice: Dice) -> Verdict:
+    """Return a verdict with more drafts kept than are right, where the dice say so.
 
+    Only turns with wrong drafts are diced for: too low a count would make an answer late, not
+    wrong.
 
-def _count(verdict: Verdict, fault: Fault, accepted: list[int], dice: Dice) -> int:
-    """Return how many drafts the turn is made to keep."""
-    most = verdict.turn.num_drafts
-    return most if fault is Fault.ALL_ACCEPTED else min(dice.random.choice(accepted), most)
-
-
-def _with_accepted(verdict: Verdict, count: int, dice: Dice) -> Verdict:
-    """Return the verdict with this many drafts kept, and no token of the target's after them.
-
-    A count under the right one would make the answer late, not wrong: it stays as it is.
+    Args:
+        verdict: The right one.
+        fault: What is wrong.
+        most: The largest count of accepted drafts in the step.
+        dice: When it strikes.
     """
-    missing = count - len(verdict.chosen)
-    if missing < 0:
+    turn = verdict.turn
+    drafts = turn.drafts if fault is Fault.ALL_ACCEPTED else turn.drafts[:most]
+    ends = [place for place, token_id in enumerate(drafts) if turn.sequence.stops_at(token_id)]
+    # A draft that ends the request is the last.
+    drafts = drafts[: ends[0] + 1] if ends else drafts
+    right = tuple(choice.token_id for choice in verdict.chosen)
+    if verdict.error or len(drafts) < len(right) or drafts == right or not dice.strikes():
         return verdict
     dice.num_struck += 1
-    chosen = tuple(Chosen(token_id, None) for token_id in verdict.turn.drafts[:count])
-    return replace(verdict, chosen=chosen, num_kept=verdict.num_kept + missing)
+    chosen = tuple(Chosen(token_id, None) for token_id in drafts)
+    return replace(verdict, chosen=chosen, num_kept=verdict.num_kept + len(drafts) - len(right))

@@ -28,6 +28,7 @@ from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
 from dflash.request import FinishReason, TokenLogprobs
 from dflash.stats import StepStats, WhyPlain
+from dflash.target import Target
 
 # A little more than the longest request needs: two of them must fight for pages.
 NUM_PAGES = 26
@@ -86,7 +87,13 @@ class Storm:
         contexts_wrong: Steps in which the drafter found another context than its rows'.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, spoilt: Callable[[HashLM], Target] = lambda model: model) -> None:
+        """Prepare a storm.
+
+        Args:
+            seed: Of everything that is drawn.
+            spoilt: Makes of the model what the engine is given; itself where nothing is broken.
+        """
         self.model = HashLM(num_pages=NUM_PAGES)
         self._answers: dict[tuple[int, int], tuple[int, ...]] = {}
         self.drafter = ScriptDrafter(
@@ -98,7 +105,7 @@ class Storm:
             max_context=_MAX_CONTEXT,
         )
         self.engine = Engine(
-            self.model,
+            spoilt(self.model),
             EngineLimits(),
             drafter=self.drafter,
             planner=RandomModes(_MAX_DRAFT_LENGTH, seed),
