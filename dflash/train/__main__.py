@@ -73,6 +73,9 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
     add("--layers", type=int, default=2)
     add("--block-size", type=int, default=8)
     add("--selector-rank", type=int, default=32)
+    add(
+        "--window", type=int, default=512, help="positions a layer looks back; train on longer ones"
+    )
     add("--draft-vocab-size", type=int, default=16384)
     add("--learning-rate", type=float, default=1e-3)
     add("--sequences-per-step", type=int, default=16)
@@ -153,6 +156,7 @@ def _shape(config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespa
         target_layer_ids=taps,
         num_target_layers=config.num_layers,
         vocab_size=config.vocab_size,
+        sliding_window=options.window,
         selector_rank=options.selector_rank,
     )
 

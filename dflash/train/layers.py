@@ -82,6 +82,7 @@ class Attention(nn.Module):
     def __init__(self, shape: DrafterShape) -> None:
         super().__init__()
         self.num_kv_heads, self.head_dim = shape.num_kv_heads, shape.head_dim
+        self.window = shape.sliding_window
         self.q_proj = Linear(shape.hidden_size, shape.num_heads * shape.head_dim)
         self.k_proj = Linear(shape.hidden_size, shape.num_kv_heads * shape.head_dim)
         self.v_proj = Linear(shape.hidden_size, shape.num_kv_heads * shape.head_dim)
@@ -118,10 +119,12 @@ def attend(
     context: tuple[Tensor, Tensor],
     block: tuple[Tensor, Tensor],
     anchors: Tensor,
+    window: int,
 ) -> Tensor:
     """Return what the blocks of one sequence attend to.
 
-    A block sees the context strictly before its anchor, and the whole of itself.
+    A block sees the context strictly before its anchor, and the whole of itself. The window is
+    measured from the anchor for all of its slots: in service the last slot sees a few keys less.
 
     Args:
         queries: ``[blocks, slots, heads, head_dim]``.
@@ -129,6 +132,7 @@ def attend(
             ``[context, kv_heads, head_dim]``.
         block: Keys and values of the blocks, each ``[blocks, slots, kv_heads, head_dim]``.
         anchors: Position of each block's anchor, ``[blocks]``.
+        window: Keys must be nearer to the anchor than this many positions.
 
     Returns:
         ``[blocks, slots, heads * head_dim]``.
@@ -145,7 +149,8 @@ def attend(
     near = rows @ block_keys.permute(2, 0, 3, 1)
     # Added rather than filled in: the gradient passes a sum without another pass over memory.
     mask = torch.zeros(num_blocks, 1, length + slots, dtype=queries.dtype)
-    mask[:, 0, :length][torch.arange(length) >= anchors[:, None]] = -torch.inf
+    distance = anchors[:, None] - torch.arange(length)
+    mask[:, 0, :length][(distance <= 0) | (distance >= window)] = -torch.inf
     weights = (torch.cat([far, near], dim=-1) + mask).softmax(dim=-1)
     far, near = weights.split([length, slots], dim=-1)
     mixed = near @ block_values.permute(2, 0, 1, 3)

@@ -171,7 +171,7 @@ def _attention(
     )
     # One sequence at a time: no padding, and its scores stay in the processor's cache.
     mixed = [
-        attend(queries, context, (keys, values), anchors)
+        attend(queries, context, (keys, values), anchors, sublayer.window)
         for queries, context, keys, values, anchors in parts
     ]
     return sublayer.o_proj(torch.cat(mixed))

@@ -22,6 +22,8 @@ class DrafterShape:
         target_layer_ids: Tapped target layers, counted from 0, in order.
         num_target_layers: Layers of the target.
         vocab_size: Ids of the target.
+        sliding_window: Keys must be nearer than this many positions. Distances beyond the longest
+            sequence it was trained on were never seen; a window keeps them out of every context.
         conv_kernel_size: Taps of the dynamic convolution.
         conv_group_size: Consecutive channels that share one dynamic kernel.
         selector_rank: Width of the selector's codebooks.
@@ -42,6 +44,7 @@ class DrafterShape:
     target_layer_ids: tuple[int, ...]
     num_target_layers: int
     vocab_size: int
+    sliding_window: int = 512
     conv_kernel_size: int = 2
     conv_group_size: int = 16
     selector_rank: int = 32

@@ -1,6 +1,7 @@
 """The drafter as it is trained: what a block sees, its convolution, its selector, its head."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -240,3 +241,16 @@ def test_the_head_gives_the_loss_and_gradient_of_plain_cross_entropy() -> None:
     torch.testing.assert_close(likelihoods, (-expected).exp())
     torch.testing.assert_close(ours.grad, plain.grad)
     assert torch.equal(best, ids[logits.topk(3).indices])
+
+
+@pytest.mark.parametrize("window", [3, 5, 9])
+def test_a_block_sees_only_the_context_nearer_than_the_window(window: int):
+    shape = replace(TINY_SHAPE, sliding_window=window)
+    torch.manual_seed(0)
+    drafter = shaken(Drafter(shape))
+    before = hidden_of(drafter, features())
+    changed = features()
+    # Position 4 of the second sequence, which begins at row 9; its blocks stand at 1, 6 and 14.
+    changed[LENGTHS[0] + 4] += 1.0
+    moved = (hidden_of(drafter, changed) != before).flatten(1).any(dim=1)
+    assert moved.tolist() == [False, False, False, window > 6 - 4, window > 14 - 4]
