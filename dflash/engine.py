@@ -23,6 +23,7 @@ from dflash.request import FinishReason, GenerateRequest, TokenOutput
 from dflash.schedule import Computed, Schedule, Verdict
 from dflash.scheduler import Scheduler
 from dflash.sequence import Sequence
+from dflash.speculation_report import SpeculationReport
 from dflash.stats import EngineCounts, StepStats
 from dflash.step_counts import count_step
 from dflash.target import Target, TargetFacts
@@ -53,6 +54,7 @@ class Engine:
         facts: Facts of the target.
         model_folder: Where the model's tokenizer lies; None where there is none.
         exactness: What is promised about the numbers; None where nobody asked.
+        speculation: Whether it drafts, and why not; None where nobody asked.
         kv_cache: The books of its pages.
         scheduler: Who computes what.
     """
@@ -66,6 +68,7 @@ class Engine:
         planner: Planner | None = None,
         model_folder: Path | None = None,
         exactness: ExactnessReport | None = None,
+        speculation: SpeculationReport | None = None,
         prefix_caching: bool = True,
         observe: Callable[[Schedule, Tensor], None] | None = None,
         audit: Callable[[list[Verdict], Tensor], None] | None = None,
@@ -79,6 +82,7 @@ class Engine:
             planner: How far to speculate; None is not at all.
             model_folder: Where the model's tokenizer lies.
             exactness: What the target promises.
+            speculation: What was found out about drafting.
             prefix_caching: Whether full pages are kept and shared.
             observe: Sees each step's schedule and logits before tokens are chosen.
             audit: Sees each step's verdicts and logits before anything is committed.
@@ -86,6 +90,7 @@ class Engine:
         self.facts: TargetFacts = target.facts
         self.model_folder = model_folder
         self.exactness = exactness
+        self.speculation = speculation
         self.kv_cache = KVCache(
             self.facts.num_pages, self.facts.page_size, prefix_caching=prefix_caching
         )
@@ -178,9 +183,6 @@ class Engine:
             computed = self._compute(schedule, plan)
             grades = grade(computed.verdicts, self._draft_facts.max_draft_length)
             outputs = self.scheduler.commit(computed.verdicts)
-            if computed.drafter_fault is not None:
-                # What it lost may lie in pages that others share.
-                self.scheduler.refresh_context()
         for output in outputs:
             if output.finish_reason is not None:
                 del self._live[output.request_id]

@@ -61,11 +61,11 @@ class Grants:
 
         None where the sequence is longer than the drafter was trained for: it drafts no more.
         """
+        if sequence.num_context < sequence.num_computed:
+            # Its pages may have been replaced by others', and those have caught up, since.
+            sequence.num_context = self.num_context(sequence, table, sequence.num_context)
         if plan.context is ContextMode.COLD or not self.is_followed(sequence):
             return 0
-        if sequence.num_context < sequence.num_computed:
-            # Others that share its pages may have caught up since.
-            sequence.num_context = self.num_context(sequence, table, sequence.num_context)
         return sequence.num_computed - sequence.num_context
 
     def wanted(self, sequence: Sequence, plan: DraftPlan) -> int | WhyPlain:

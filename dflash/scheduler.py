@@ -92,11 +92,6 @@ class Scheduler:
                 turns.extend(turns_of(share, _table_of(share.sequence), why, self.grants))
         return Schedule(tuple(turns), num_preempted, num_cached)
 
-    def refresh_context(self) -> None:
-        """Look up anew how far the pages of all running sequences hold the drafter's context."""
-        for sequence in self._running:
-            sequence.num_context = self.grants.num_context(sequence, _table_of(sequence))
-
     def commit(self, verdicts: Iterable[Verdict]) -> tuple[TokenOutput, ...]:
         """Enter what a step brought, each sequence in one piece; return the messages."""
         messages = (self._commit_one(verdict) for verdict in verdicts)
@@ -189,8 +184,6 @@ class Scheduler:
     def _count_cached(self, sequence: Sequence, num_computed: int) -> int:
         num_cached = num_computed - sequence.num_computed
         sequence.num_computed = num_computed
-        if num_cached:
-            sequence.num_context = self.grants.num_context(sequence, _table_of(sequence))
         if not sequence.was_preempted:
             sequence.num_cached_tokens += num_cached
         return num_cached

@@ -85,21 +85,26 @@ def test_a_drafter_that_recovers_is_caught_up_and_drafts_again(where: str):
 
 
 def test_context_that_is_lost_in_shared_pages_is_lost_for_all_who_share_them():
-    drive = Drive(limits(4, 128), script=all_right, planner=always(0))
-    drive.submit(request("cold", PREFIX[:40], 1))
-    drive.engine.set_planner(always(3))
-    drive.submit(request("sharer", (*PREFIX[:40], 200), 40))
+    drive = Drive(limits(4, 128), script=all_right)
+    sharers = [
+        request(name, (*PREFIX[:40], ord(name)), 90, temperature=0.5) for name in ("a", "b", "c")
+    ]
+    drive.submit(*sharers)
     drive.step(4)
-    sharer = drive.engine.scheduler._running[-1]
-    assert sharer.num_context == sharer.num_computed
-    context = drive.engine.scheduler.grants.context
-    context.skipped(sharer.table.pages, 20, 40)
-    drive.engine.scheduler.refresh_context()
-    assert sharer.num_context == 20
-    drive.step()
-    assert drive.results[-1].stats.num_catch_up_tokens == sharer.num_computed - 20 - 1
+    running = drive.engine.scheduler._running
+    assert len({sequence.table.pages[0] for sequence in running}) == 1
+    drive.engine.set_planner(always(3))
+    drive.engine.set_limits(limits(4, 30))
+    for fault in (None, RuntimeError("lost"), *[None] * 8):
+        drive.drafter.fault = fault
+        drive.step()
+        if fault is not None:
+            assert max(sequence.num_context for sequence in running) < 40
+    assert [sequence.num_context - sequence.num_computed for sequence in running] == [0, 0, 0]
     drive.finish()
-    assert not any(result.stats.drafter_fault for result in drive.results)
+    for each in sharers:
+        assert drive.answer(each.request_id) == serial_answer(drive.model, each)
+    assert total(drive, "num_accepted_tokens") > 0
 
 
 def test_rows_that_do_not_draft_are_not_touched_by_a_fault():
