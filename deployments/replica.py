@@ -160,14 +160,16 @@ class EngineReplica:
             CheckpointError: The checkpoint has no folder, so no tokenizer.
         """
         engine = self._engine
-        if engine.model_folder is None or engine.exactness is None:
+        exactness, speculation = engine.exactness, engine.speculation
+        if engine.model_folder is None or exactness is None or speculation is None:
             raise CheckpointError("the engine was loaded without a model folder; load one from it")
         yield ModelCard(
             vocab_size=engine.facts.vocab_size,
             max_model_len=engine.facts.max_model_len,
-            exactness_mode=str(engine.exactness.mode),
-            exactness_form=engine.exactness.form,
-            exactness_detail=engine.exactness.detail,
+            exactness_mode=str(exactness.mode),
+            exactness_form=exactness.form,
+            exactness_detail=exactness.detail,
+            speculation=speculation,
         )
         for name in TOKENIZER_FILES:
             path = engine.model_folder / name

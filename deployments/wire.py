@@ -6,6 +6,7 @@ from typing import NamedTuple
 from deployments.openai.errors import ApiError
 from dflash.config import EngineLimits
 from dflash.request import TokenLogprobs
+from dflash.speculation_report import SpeculationReport
 
 
 class Step(NamedTuple):
@@ -61,6 +62,7 @@ class ModelCard:
         exactness_mode: ``bitwise`` or ``relaxed``.
         exactness_form: Which form of the kernels keeps it.
         exactness_detail: A sentence: what was measured, or which operation is not exact.
+        speculation: Which drafter drafts and how far, or why none does.
     """
 
     vocab_size: int
@@ -68,6 +70,7 @@ class ModelCard:
     exactness_mode: str
     exactness_form: str
     exactness_detail: str
+    speculation: SpeculationReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from dflash.cache_folder import cache_dir_from
-from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, Exactness, SpeculationConfig
-from dflash.drafters.checkpoint import DrafterCheckpoint
-from dflash.drafters.choice import chosen_drafter
+from dflash.config import Dtype, EngineConfig, Exactness, SpeculationConfig
+from dflash.drafters.choice import ChosenDrafter, chosen_drafter, reason_to_go_on
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.sizes import drafter_sizes
@@ -30,6 +29,7 @@ from dflash.models.registry import program_for
 from dflash.plan import ContextMode, DraftPlan, FixedPlanner
 from dflash.probe import PROBE_PAGES, PROBE_POSITIONS, first_difference
 from dflash.runner import Executor, Runner
+from dflash.speculation_report import SpeculationReport
 from dflash.target import TargetFacts
 
 _logger = logging.getLogger(__name__)
@@ -58,25 +58,32 @@ class LoadedTarget:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModels:
-    """A target in memory, and its drafter where it has one."""
+    """A target in memory, and its drafter where it has one.
+
+    Attributes:
+        target: The target.
+        drafter: Its drafter; None where there is none.
+        speculation: Which drafter that is and how far it drafts, or why there is none.
+    """
 
     target: LoadedTarget
     drafter: DFlashDrafter | None
+    speculation: SpeculationReport
 
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
     """Return an engine ready to step; arguments and errors are those of `load_models`."""
     models = load_models(config, on_progress)
-    target, drafter = models.target, models.drafter
-    length = 0 if drafter is None else config.speculation.draft_length
+    target, length = models.target, models.speculation.draft_length
     context = ContextMode.WARM if length else ContextMode.COLD
     return Engine(
         target.runner,
         config.limits,
-        drafter=drafter,
+        drafter=models.drafter,
         planner=FixedPlanner(DraftPlan(length, context=context)),
         model_folder=target.model_folder,
         exactness=target.exactness,
+        speculation=models.speculation,
         prefix_caching=config.kv_cache.prefix_caching,
     )
 
@@ -107,7 +114,7 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         config.model, cache_dir, lambda phase, fraction: report(phase, 0.5 * fraction)
     )
     report("planning memory", 0.5)
-    plan, drafter = _planned(config, checkpoint, chosen_drafter(config, checkpoint))
+    plan, chosen = _planned(config, checkpoint, chosen_drafter(config, checkpoint))
     _logger.info("%s", format_plan(plan))
 
     report("loading weights", 0.55)
@@ -119,12 +126,10 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         target.exactness.form,
         target.exactness.detail,
     )
-    loaded = None
-    if drafter is not None:
-        report("loading the drafter", 0.95)
-        loaded = _loaded_drafter(config, drafter, target)
+    drafter, speculation = _loaded_drafter(config, chosen, target, report)
+    _logger.info("speculation: %s", speculation.detail)
     report("ready", 1.0)
-    return LoadedModels(target, loaded)
+    return LoadedModels(target, drafter, speculation)
 
 
 def _num_threads(config: EngineConfig) -> int:
@@ -132,35 +137,35 @@ def _num_threads(config: EngineConfig) -> int:
 
 
 def _planned(
-    config: EngineConfig, checkpoint: Checkpoint, drafter: DrafterCheckpoint | None
-) -> tuple[MemoryPlan, DrafterCheckpoint | None]:
+    config: EngineConfig, checkpoint: Checkpoint, chosen: ChosenDrafter | str
+) -> tuple[MemoryPlan, ChosenDrafter | str]:
     """Return the plan, and the drafter unless nobody named it and there is no room for it."""
     memory = memory_of_this_machine()
     sizes = (checkpoint.config, config, memory.total_bytes, memory.used_bytes)
-    if drafter is None:
-        return plan_memory(*sizes), None
+    if isinstance(chosen, str):
+        return plan_memory(*sizes), chosen
     length = max_model_len(checkpoint.config, config.max_model_len)
     target = program_for(checkpoint.config)
-    added = drafter_sizes(drafter.config, target, config.limits, config.dtype, length)
+    added = drafter_sizes(chosen.checkpoint.config, target, config.limits, config.dtype, length)
     try:
-        return plan_memory(*sizes, added), drafter
+        return plan_memory(*sizes, added), chosen
     except ConfigError as error:
-        if config.speculation.drafter != AUTO_DRAFTER:
-            raise
-        _logger.warning("no drafter: with it, %s", error)
-        return plan_memory(*sizes), None
+        reason = reason_to_go_on(config, error)
+        return plan_memory(*sizes), f"with {chosen.name}, {reason}"
 
 
 def _loaded_drafter(
-    config: EngineConfig, checkpoint: DrafterCheckpoint, target: LoadedTarget
-) -> DFlashDrafter | None:
-    try:
-        return load_drafter(checkpoint, target.lender, config.limits.max_num_seqs)
-    except (CheckpointError, KernelError) as error:
-        if config.speculation.drafter != AUTO_DRAFTER:
-            raise
-        _logger.warning("no drafter: %s", error)
-        return None
+    config: EngineConfig, chosen: ChosenDrafter | str, target: LoadedTarget, report: OnProgress
+) -> tuple[DFlashDrafter | None, SpeculationReport]:
+    reason = chosen
+    if isinstance(chosen, ChosenDrafter):
+        report("loading the drafter", 0.95)
+        try:
+            drafter = load_drafter(chosen.checkpoint, target.lender, config.limits.max_num_seqs)
+            return drafter, chosen.report(config.speculation.draft_length)
+        except (CheckpointError, KernelError) as error:
+            reason = reason_to_go_on(config, error)
+    return None, SpeculationReport(None, 0, f"no drafter: {reason}")
 
 
 def _loaded_target(

@@ -1,4 +1,4 @@
-"""`GET /v1/models`: the one model served, and what is promised of its numbers."""
+"""`GET /v1/models`: the one model served, and what is promised of its numbers, how it drafts."""
 
 from typing import Any
 
@@ -17,6 +17,11 @@ def model_body(name: str, created: int, card: ModelCard) -> dict[str, Any]:
             "mode": card.exactness_mode,
             "form": card.exactness_form,
             "detail": card.exactness_detail,
+        },
+        "speculation": {
+            "drafter": card.speculation.drafter,
+            "draft_length": card.speculation.draft_length,
+            "detail": card.speculation.detail,
         },
     }
 

@@ -27,7 +27,7 @@ UNSUPPORTED: Mapping[str, str] = {
     "json_schema": "output cannot be constrained to a grammar",
     "regex": "output cannot be constrained to a grammar",
     "ebnf": "output cannot be constrained to a grammar",
-    "speculation": "this server decodes plainly",
+    "speculation": "it is set for the whole server, by engine.speculation, not by a request",
     "use_beam_search": "tokens are sampled, not searched",
     "prompt_logprobs": "log-probabilities are of generated tokens only",
     "suffix": "the model does not fill in the middle",

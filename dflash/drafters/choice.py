@@ -1,23 +1,58 @@
-"""Which drafter the settings name, if any, and why not."""
+"""Which drafter the settings name, and why there is none where there is none."""
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
 from dflash.config import AUTO_DRAFTER, EMBEDDED_MODEL, EngineConfig
 from dflash.drafters.checkpoint import DrafterCheckpoint
 from dflash.drafters.load import open_bound_drafter
-from dflash.errors import CheckpointError
+from dflash.errors import CheckpointError, EngineError
 from dflash.models.checkpoint import Checkpoint
 from dflash.models.folder import local_folder
 from dflash.models.hub import downloaded, is_hub_id
+from dflash.speculation_report import SpeculationReport
 
 EMBEDDED_DRAFTER = Path(__file__).parents[1] / "assets" / f"{EMBEDDED_MODEL}-dflash"
 _SETTING = "engine.speculation.drafter"
 _logger = logging.getLogger(__name__)
 
 
-def chosen_drafter(config: EngineConfig, target: Checkpoint) -> DrafterCheckpoint | None:
-    """Return the drafter to load, checked but not yet read; None, with the reason in the log.
+@dataclass(frozen=True, slots=True)
+class ChosenDrafter:
+    """A drafter to load for a target, checked but not yet read.
+
+    Attributes:
+        name: The hub id, or the name of its folder.
+        checkpoint: The drafter's.
+    """
+
+    name: str
+    checkpoint: DrafterCheckpoint
+
+    def report(self, draft_length: int) -> SpeculationReport:
+        """Return what is said of the drafter once it is loaded.
+
+        Args:
+            draft_length: As the settings have it; the block bounds it.
+        """
+        config = self.checkpoint.config
+        most = config.block_size - 1
+        length = min(draft_length, most)
+        asked = f"engine.speculation.draft_length is {draft_length}"
+        if length == 0:
+            use = f"loaded, and not used: {asked}"
+        elif length < draft_length:
+            use = f"{length} draft tokens a request and step: {asked}, over its block"
+        else:
+            use = f"{length} draft tokens a request and step"
+        block = f"block of {config.block_size}: an anchor and up to {most} draft tokens"
+        detail = f"{self.name}, DFlash v{config.version}, {block}; {use}"
+        return SpeculationReport(self.name, length, detail)
+
+
+def chosen_drafter(config: EngineConfig, target: Checkpoint) -> ChosenDrafter | str:
+    """Return the drafter to load, or why there is none.
 
     Args:
         config: The settings.
@@ -29,29 +64,35 @@ def chosen_drafter(config: EngineConfig, target: Checkpoint) -> DrafterCheckpoin
     """
     source = config.speculation.drafter
     if source is None:
-        _logger.info("no drafter: %s is null", _SETTING)
-        return None
-    if source == AUTO_DRAFTER:
-        return _embedded(config, target)
-    return open_bound_drafter(_folder_of(source), target.config, target.fingerprint)
-
-
-def _embedded(config: EngineConfig, target: Checkpoint) -> DrafterCheckpoint | None:
-    if config.model != EMBEDDED_MODEL:
-        _logger.info("no drafter: %s is auto, and only %s brings one", _SETTING, EMBEDDED_MODEL)
-        return None
+        return f"{_SETTING} is null"
+    if source == AUTO_DRAFTER and config.model != EMBEDDED_MODEL:
+        return f"{_SETTING} is auto, and only {EMBEDDED_MODEL} brings one"
+    name, folder = _name_and_folder(source)
     try:
-        return open_bound_drafter(EMBEDDED_DRAFTER, target.config, target.fingerprint)
+        return ChosenDrafter(name, open_bound_drafter(folder, target.config, target.fingerprint))
     except CheckpointError as error:
-        _logger.warning("no drafter: %s", error)
-        return None
+        return reason_to_go_on(config, error)
 
 
-def _folder_of(source: str) -> Path:
+def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
+    """Return why there is no drafter, where nobody named the one that failed.
+
+    Raises:
+        EngineError: The settings name it: serving without it is not what was asked for.
+    """
+    if config.speculation.drafter != AUTO_DRAFTER:
+        raise error
+    _logger.warning("no drafter: %s", error)
+    return str(error)
+
+
+def _name_and_folder(source: str) -> tuple[str, Path]:
+    if source == AUTO_DRAFTER:
+        return EMBEDDED_DRAFTER.name, EMBEDDED_DRAFTER
     if folder := local_folder(source, _SETTING, repr(AUTO_DRAFTER)):
-        return folder
+        return folder.resolve().name, folder
     if is_hub_id(source):
-        return downloaded(source, _SETTING)
+        return source, downloaded(source, _SETTING)
     raise CheckpointError(
         f"{_SETTING} is {source!r}: no such folder, and not a hub id (organisation/name); name "
         f"one, or take {AUTO_DRAFTER!r}, or null for plain decoding"

@@ -312,7 +312,7 @@ def _like(server: FakeServer, seed: int):
     return next(request for request in server.loop.submitted if request.seed == seed)
 
 
-def test_models_say_what_is_served_and_how_exact_it_is(openai_client: openai.OpenAI):
+def test_models_say_what_is_served_how_exact_it_is_and_what_drafts(openai_client: openai.OpenAI):
     listed = openai_client.models.list().data
     shown = openai_client.models.retrieve("fake")
 
@@ -322,6 +322,11 @@ def test_models_say_what_is_served_and_how_exact_it_is(openai_client: openai.Ope
         "mode": "bitwise",
         "form": "scripted",
         "detail": "a script has no rounding",
+    }
+    assert shown.speculation == {
+        "drafter": "scripted",
+        "draft_length": 3,
+        "detail": "a script drafts 3 letters",
     }
 
 

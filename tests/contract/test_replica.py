@@ -166,6 +166,7 @@ def test_the_description_has_whole_files_in_parts(monkeypatch: pytest.MonkeyPatc
         replica, loop = await open_replica(EngineConfig(max_model_len=99))
         card, *parts = [part async for part in replica.describe()]
         assert (card.max_model_len, card.exactness_mode) == (99, "bitwise")
+        assert card.speculation == loop.engine.speculation
         assert all(isinstance(part, FilePart) for part in parts)
         assert max(len(part.content) for part in parts) == 1000
         tokenizer = b"".join(part.content for part in parts if part.name == "tokenizer.json")

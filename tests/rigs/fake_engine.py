@@ -15,6 +15,7 @@ from dflash.errors import OverloadedError, RequestError
 from dflash.exactness import ExactnessReport
 from dflash.loop import LoopHealth
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
+from dflash.speculation_report import SpeculationReport
 from dflash.stats import LoopSnapshot
 from dflash.target import TargetFacts
 from tests.rigs.byte_tokenizer import END, write_tokenizer
@@ -32,6 +33,7 @@ class FakeEngine:
     model_folder: Path
     limits: EngineLimits
     exactness: ExactnessReport
+    speculation: SpeculationReport
 
 
 @dataclass
@@ -202,7 +204,8 @@ def open_fake(
         num_layers=1,
     )
     exactness = ExactnessReport(Exactness.BITWISE, "scripted", "a script has no rounding")
-    engine = FakeEngine(facts, folder, config.limits, exactness)
+    speculation = SpeculationReport("scripted", 3, "a script drafts 3 letters")
+    engine = FakeEngine(facts, folder, config.limits, exactness, speculation)
     loop = FakeLoop(engine, on_outputs, tokenizer)
     loop.start()
     return RunningEngine(engine, loop)  # type: ignore[arg-type]

@@ -96,20 +96,71 @@ def test_a_target_can_be_loaded_without_its_drafter(config):
     assert load_target(config).runner.facts == load_models(config).target.runner.facts
 
 
-def test_no_drafter_is_said_with_its_reason(config, caplog):
+@pytest.mark.parametrize(
+    ("asked", "in_force", "words"),
+    [
+        (0, 0, "loaded, and not used: engine.speculation.draft_length is 0"),
+        (5, 5, "5 draft tokens a request and step"),
+        (15, 7, "7 draft tokens a request and step: engine.speculation.draft_length is 15"),
+    ],
+)
+def test_a_drafter_is_said_with_its_block_and_the_length_in_force(
+    config, tmp_path, caplog, asked, in_force, words
+):
     with caplog.at_level(logging.INFO):
-        models = load_models(with_drafter(config, None))
+        engine = load_engine(with_drafter(config, str(tmp_path / "drafter"), asked))
 
+    said = engine.speculation
+    assert (said.drafter, said.draft_length) == ("drafter", in_force)
+    assert said.detail.startswith("drafter, DFlash v2, block of 8: an anchor and up to 7 draft")
+    assert words in said.detail
+    assert said.detail in caplog.text
+    most = 0
+    engine.submit(GenerateRequest("a", (3, 4, 5), 60, SamplingParams(temperature=0.0)))
+    while engine.has_work:
+        most = max(most, engine.step().stats.num_draft_tokens)
+    assert most == in_force
+
+
+def test_a_drafter_from_a_hub_goes_by_its_id(config, monkeypatch, tmp_path):
+    monkeypatch.setattr(choice, "downloaded", lambda _source, _setting: tmp_path / "drafter")
+
+    models = load_models(with_drafter(config, "someone/tiny-dflash"))
+
+    assert models.speculation.drafter == "someone/tiny-dflash"
+
+
+def reason_for_none(models, caplog):
+    """Return why there is no drafter, as every place says it."""
     assert models.drafter is None
-    assert "no drafter: engine.speculation.drafter is null" in caplog.text
+    said = models.speculation
+    assert (said.drafter, said.draft_length) == (None, 0)
+    assert said.detail in caplog.text
+    return said.detail
 
 
-def test_auto_drafts_for_the_embedded_model_only_and_says_so(config, caplog):
+@pytest.mark.parametrize(
+    ("drafter", "reason"),
+    [
+        (None, "no drafter: engine.speculation.drafter is null"),
+        (
+            "auto",
+            f"no drafter: engine.speculation.drafter is auto, and only {EMBEDDED_MODEL} brings one",
+        ),
+    ],
+)
+def test_no_drafter_is_said_with_its_reason(config, caplog, drafter, reason):
     with caplog.at_level(logging.INFO):
-        models = load_models(with_drafter(config, "auto"))
+        models = load_models(with_drafter(config, drafter))
 
-    assert models.drafter is None
-    assert f"only {EMBEDDED_MODEL} brings one" in caplog.text
+    assert reason_for_none(models, caplog) == reason
+
+
+def test_a_draft_length_that_nobody_drafts_for_is_not_said_to_be_in_force(config):
+    engine = load_engine(with_drafter(config, "auto", draft_length=5))
+
+    assert engine.speculation.draft_length == 0
+    assert "no drafter" in engine.speculation.detail
 
 
 def embedded(config, monkeypatch, folder):
@@ -123,6 +174,7 @@ def test_auto_takes_the_embedded_models_drafter(config, monkeypatch, tmp_path):
     models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
 
     assert models.drafter is not None
+    assert models.speculation.drafter == "drafter"
 
 
 @pytest.mark.parametrize(("changes", "words"), [({"vocab_size": 64}, "vocab_size 64"), (None, "")])
@@ -133,12 +185,12 @@ def test_auto_without_a_drafter_that_fits_serves_plainly_and_says_why(
     if changes is not None:
         write_tiny_drafter(folder, TinyDrafter(), replace(TARGET, **changes))
 
-    models = load_models(embedded(config, monkeypatch, folder))
+    with caplog.at_level(logging.INFO):
+        models = load_models(embedded(config, monkeypatch, folder))
 
-    assert models.drafter is None
-    assert "no drafter" in caplog.text
-    assert str(folder) in caplog.text
-    assert words in caplog.text
+    reason = reason_for_none(models, caplog)
+    assert str(folder) in reason
+    assert words in reason
 
 
 def test_auto_with_damaged_weights_serves_plainly_and_a_named_drafter_is_refused(
@@ -148,9 +200,11 @@ def test_auto_with_damaged_weights_serves_plainly_and_a_named_drafter_is_refused
     tensors["fc.weight"][3, 3] = math.nan
     folder = write_tiny_drafter(tmp_path / "damaged", TinyDrafter(), TARGET, tensors=tensors)
 
-    assert load_models(embedded(config, monkeypatch, folder)).drafter is None
-    assert "no drafter" in caplog.text
-    assert "fc.weight holds infinite or undefined weights" in caplog.text
+    with caplog.at_level(logging.INFO):
+        models = load_models(embedded(config, monkeypatch, folder))
+
+    reason = reason_for_none(models, caplog)
+    assert "fc.weight holds infinite or undefined weights" in reason
     with pytest.raises(CheckpointError, match=r"fc\.weight"):
         load_models(with_drafter(config, str(folder)))
 
@@ -169,10 +223,12 @@ def test_auto_without_room_for_the_drafter_serves_plainly_and_says_why(
 ):
     no_room_beside_the_target(monkeypatch)
 
-    models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
+    with caplog.at_level(logging.INFO):
+        models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
 
-    assert models.drafter is None
-    assert "drafter weights 2 MiB" in caplog.text
+    reason = reason_for_none(models, caplog)
+    assert reason.startswith("no drafter: with drafter, the engine does not fit")
+    assert "drafter weights 2 MiB" in reason
 
 
 def test_a_named_drafter_without_room_is_refused(config, monkeypatch):
