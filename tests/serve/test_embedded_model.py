@@ -55,6 +55,13 @@ def test_the_model_says_that_its_numbers_are_exact(client: openai.OpenAI):
     assert client.models.retrieve(MODEL).exactness["mode"] == "bitwise"
 
 
+def test_the_model_says_what_drafts_or_why_nothing_does(client: openai.OpenAI):
+    said = client.models.retrieve(MODEL).speculation
+
+    assert set(said) == {"drafter", "draft_length", "detail"}
+    assert said["detail"].startswith(said["drafter"] or "no drafter: ")
+
+
 def test_a_stream_is_the_whole_answer_and_a_seed_repeats_it_in_any_company(
     served: ServeProcess, client: openai.OpenAI
 ):
