@@ -59,7 +59,7 @@ class Grants:
     def num_behind(self, sequence: Sequence, table: PageTable, plan: DraftPlan) -> int:
         """Return how many computed tokens the target has to compute again for the context.
 
-        None where the sequence is longer than the drafter was trained for: it drafts no more.
+        0 where the sequence is longer than the drafter was trained for: it drafts no more.
         """
         if sequence.num_context < sequence.num_computed:
             # Its pages may have been replaced by others', and those have caught up, since.
