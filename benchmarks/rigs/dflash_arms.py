@@ -34,10 +34,10 @@ def dflash_arms(models: LoadedModels) -> list[DraftArm]:
 def made_up(target: LoadedTarget, kind: TinyDrafter) -> DFlashDrafter:
     """Return a drafter with random weights for a loaded target."""
     with TemporaryDirectory() as folder:
-        return load_tiny_drafter(Path(folder), kind, _apart(target), LIMITS.max_num_seqs)
+        return load_tiny_drafter(Path(folder), kind, apart(target), LIMITS.max_num_seqs)
 
 
-def _apart(target: LoadedTarget) -> LoadedTarget:
+def apart(target: LoadedTarget) -> LoadedTarget:
     """Return the target with a store of packed weights that no other drafter has filled."""
     form = target.lender.form
     if isinstance(form, CompiledForm):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.report import Table
 from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm
+from benchmarks.speculation.tasks import MIX
 from benchmarks.speculation.visits import Acceptance, Load, Visit
 
 
@@ -25,6 +26,10 @@ class Grid:
     def loads(self) -> list[Load]:
         """Every load, in the order of the first visits."""
         return list(dict.fromkeys(visit.load for visit in self.visits))
+
+    def of_task(self, task: str) -> list[Load]:
+        """Return the loads of one task."""
+        return [load for load in self.loads if load.task == task]
 
     def of(self, load: Load, arm: str) -> list[Visit]:
         """Return one arm's visits with a load, by round."""
@@ -65,32 +70,41 @@ def marked(name: str, temperature: float) -> str:
 
 
 def grid_figures(grid: Grid) -> dict[str, float]:
-    """Return speed-ups at the best width and the noise beside them."""
+    """Return speed-ups at the best width on our mix, and the noise beside them."""
     figures: dict[str, float] = {}
-    for load in grid.loads:
+    for load in grid.of_task(MIX):
         at = f"_at_{load.concurrency}"
         figures[marked(f"speedup@{at}_best_width", load.temperature)] = grid.best(load)[1]
         figures[marked(f"again_over_plain@{at}", load.temperature)] = grid.again_over_first(load)
     return figures
 
 
+def drafter_cost(grid: Grid) -> float:
+    """Return what the widest pass costs at 1 greedy request on our mix, in plain steps."""
+    load = next(
+        load for load in grid.of_task(MIX) if (load.concurrency, load.temperature) == (1, 0.0)
+    )
+    arm = max(grid.arms, key=lambda arm: arm.draft_length)
+    plain = [*grid.of(load, PLAIN), *grid.of(load, PLAIN_AGAIN)]
+    return draft_over_plain_step(grid.of(load, arm.name), plain)
+
+
 def draft_over_plain_step(drafting: Sequence[Visit], plain: Sequence[Visit]) -> float:
-    """Return the median time of a drafter's pass over the median plain step of the same run."""
+    """Return the drafter's median time in a step that drafts over the median plain step."""
     passes = [seconds for visit in drafting for seconds in visit.draft_s if seconds > 0.0]
     steps = [seconds for visit in plain for seconds in visit.decode_step_s]
     return statistics.median(passes) / statistics.median(steps)
 
 
 def grid_tables(grid: Grid) -> tuple[Table, ...]:
-    """Return, for each temperature, speeds and ratios by draft length and concurrency."""
-    return tuple(
-        _grid_table(grid, temperature)
-        for temperature in dict.fromkeys(load.temperature for load in grid.loads)
-    )
+    """Return, for each task and temperature, speeds and ratios by draft length and concurrency."""
+    parts: dict[tuple[str, float], list[Load]] = {}
+    for load in grid.loads:
+        parts.setdefault((load.task, load.temperature), []).append(load)
+    return tuple(_grid_table(grid, *part, loads) for part, loads in parts.items())
 
 
-def _grid_table(grid: Grid, temperature: float) -> Table:
-    loads = [load for load in grid.loads if load.temperature == temperature]
+def _grid_table(grid: Grid, task: str, temperature: float, loads: Sequence[Load]) -> Table:
     rows = []
     for arm in grid.arms:
         cells = [arm.name]
@@ -102,7 +116,7 @@ def _grid_table(grid: Grid, temperature: float) -> Table:
             ]
         rows.append(tuple(cells))
     return Table(
-        f"Our mix at temperature {temperature:g}: output tokens/s, ratio to plain, acceptance "
+        f"{task} at temperature {temperature:g}: output tokens/s, ratio to plain, acceptance "
         "length, by requests at once",
         (
             "arm",

@@ -52,12 +52,14 @@ class Load:
     """What one visit serves.
 
     Attributes:
+        task: Where the prompts are from.
         concurrency: Most requests at once.
         num_requests: Requests in all.
         max_tokens: Most tokens of an answer.
         temperature: Of every request.
     """
 
+    task: str
     concurrency: int
     num_requests: int
     max_tokens: int

@@ -1,15 +1,23 @@
 """The speculation benchmark's arithmetic: speeds by round, acceptance by position, task files."""
 
+import argparse
 from pathlib import Path
 
 import pytest
 
+from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.script_drafter import ScriptDrafter, all_right, right_of
+from benchmarks.rigs.serial import serial_answer
+from benchmarks.speculation.__main__ import temperatures
 from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm, grid_arms, in_turn
+from benchmarks.speculation.runs import GridLoad, acceptance_on, grid_visits
+from benchmarks.speculation.serving import Server
 from benchmarks.speculation.summary import (
     Grid,
     acceptance_figures,
     acceptance_table,
     draft_over_plain_step,
+    drafter_cost,
     grid_figures,
     grid_tables,
 )
@@ -22,10 +30,11 @@ from benchmarks.speculation.visits import (
     ids_that_differ,
 )
 from dflash.plan import ContextMode
+from dflash.request import GenerateRequest, SamplingParams
 from dflash.stats import Grades, StepStats
 
-AT_1 = Load(concurrency=1, num_requests=2, max_tokens=4, temperature=0.0)
-AT_8_WARM = Load(concurrency=8, num_requests=8, max_tokens=4, temperature=1.0)
+AT_1 = Load("mix", concurrency=1, num_requests=2, max_tokens=4, temperature=0.0)
+AT_8_WARM = Load("mix", concurrency=8, num_requests=8, max_tokens=4, temperature=1.0)
 IDS = ((1, 2, 3, 4), (5, 6))
 
 
@@ -106,6 +115,15 @@ def test_a_pass_of_the_drafter_is_priced_in_plain_steps_without_the_steps_that_d
     assert draft_over_plain_step([drafting], [plain]) == pytest.approx(0.2)
 
 
+def test_the_widest_pass_is_priced_at_one_greedy_request():
+    steps = {PLAIN: (0.010,), "1 drafts": (0.020,), "7 drafts": (0.020,), PLAIN_AGAIN: (0.012,)}
+    drafts = {"1 drafts": (0.001,), "7 drafts": (0.0022,)}
+    greedy = [visit(arm, 9.0, steps=s, drafts=drafts.get(arm, (0.0,))) for arm, s in steps.items()]
+    other = [visit(arm, 9.0, load=AT_8_WARM, steps=(1.0,), drafts=(1.0,)) for arm in steps]
+
+    assert drafter_cost(Grid([*other, *greedy], ARMS)) == pytest.approx(0.2)
+
+
 def test_acceptance_counts_the_extra_token_and_each_position_by_those_that_reached_it():
     steps = [
         StepStats(),
@@ -175,3 +193,80 @@ def test_a_sample_is_the_same_each_time_and_never_larger_than_what_there_is():
     assert sample(all_of, 5, seed=1) == sample(all_of, 5, seed=1)
     assert len(set(sample(all_of, 5, seed=1))) == 5
     assert len(sample(all_of[:3], 5, seed=1)) == 3
+
+
+class Parrot:
+    """A chat whose ids are lengths, and whose answers are written out."""
+
+    def token_ids(self, turns: list[str]) -> list[int]:
+        return [len(turn) for turn in turns]
+
+    def text(self, token_ids: tuple[int, ...]) -> str:
+        return "+" * sum(token_ids)
+
+
+class EchoServer:
+    """Answers each prompt with its last id and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[list[int]]] = []
+
+    def visit(self, prompts: list[list[int]], load: Load, arm: Arm, round_index: int) -> Visit:
+        self.asked.append(prompts)
+        ids = tuple((prompt[-1],) for prompt in prompts)
+        return Visit(load, arm.name, round_index, 1.0, ids, Acceptance(len(prompts), 1), (), ())
+
+
+def test_a_second_turn_is_asked_after_the_answer_to_the_first():
+    server = EchoServer()
+
+    acceptance = acceptance_on(server, Parrot(), [("a", "bb"), ("ccc",)], AT_8_WARM, ARMS[2])
+
+    # The answer to "a" is one "+", that to "ccc" is never asked on.
+    assert server.asked == [[[1], [3]], [[1, 1, 2]]]
+    assert acceptance == Acceptance(3, 2)
+
+
+def test_each_round_of_the_grid_has_prompts_that_all_its_arms_share():
+    server = EchoServer()
+    prompts = ([number] for number in range(100))
+
+    visits = grid_visits(server, prompts, [GridLoad(AT_1, 2)], ARMS, on_visit=list)
+
+    first, second = [[0], [1]], [[2], [3]]
+    assert server.asked == [first] * len(ARMS) + [second] * len(ARMS)
+    assert [v.arm for v in visits[: len(ARMS)]] == [arm.name for arm in ARMS]
+    assert [v.arm for v in visits[len(ARMS) :]] == [arm.name for arm in ARMS[::-1]]
+
+
+def test_a_server_gives_the_same_ids_in_every_arm_and_counts_what_it_drafted():
+    model = HashLM()
+    load = Load("mix", concurrency=2, num_requests=3, max_tokens=12, temperature=1.0)
+    prompts = [[5, 6, 7], [9] * 20, [11, 12]]
+    answers = {}
+    for seed, prompt in enumerate(prompts):
+        sampling = SamplingParams(temperature=load.temperature)
+        request = GenerateRequest("r", tuple(prompt), load.max_tokens, sampling, seed)
+        answers[seed, 0] = (*prompt, *serial_answer(model, request).token_ids)
+    server = Server(model, ScriptDrafter(model.facts, right_of(answers), all_right))
+
+    plain = server.visit(prompts, load, Arm(PLAIN, 0), 0)
+    drafting = server.visit(prompts, load, Arm("7 drafts", 7), 0)
+
+    assert [len(ids) for ids in plain.token_ids] == [12, 12, 12]
+    assert drafting.token_ids == plain.token_ids
+    assert ids_that_differ([plain, drafting], PLAIN) == 0
+    assert plain.acceptance.num_drafting == 0
+    assert sum(plain.draft_s) == 0.0
+    assert drafting.acceptance.length > 4.0
+    assert len(drafting.decode_step_s) < len(plain.decode_step_s)
+
+
+@pytest.mark.parametrize("text", ["1", "0,x", "", "0,-1", "0,101"])
+def test_temperatures_without_a_greedy_one_or_out_of_range_are_refused(text: str):
+    with pytest.raises(argparse.ArgumentTypeError):
+        temperatures(text)
+
+
+def test_temperatures_are_a_list():
+    assert temperatures("0,1,0.3") == [0.0, 1.0, 0.3]
