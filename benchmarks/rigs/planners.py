@@ -35,8 +35,8 @@ class TogglingPlanner:
     def __init__(self, draft_length: int) -> None:
         drafting = DraftPlan(draft_length, context=ContextMode.WARM, num_graded=_MOST_GRADED)
         warm, cold = DraftPlan(context=ContextMode.WARM), DraftPlan()
-        # The first warm step after a cold one catches up, so only the second can draft.
-        self._plans = cycle((drafting, drafting, warm, drafting, cold, warm, drafting, cold))
+        # The warm step after a cold one catches up, so that the one after it can draft.
+        self._plans = cycle((drafting, warm, drafting, cold, warm))
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""

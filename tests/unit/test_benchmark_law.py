@@ -1,6 +1,7 @@
 """What the law benchmark counts with: chi-square, the processed law, three chances to be kept."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,15 +11,19 @@ from benchmarks.law.chi_square import chi_square_p
 from benchmarks.law.laws import law_of, truncated_softmax
 from benchmarks.law.rates import Rates, mean_of, rates_at
 from benchmarks.law.recorded import RecordedWalk
+from benchmarks.rigs.planners import RandomModes, RandomPlanner, TogglingPlanner
 from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
 from dflash.noise import NoiseKey, gumbel_noise
+from dflash.plan import ContextMode, PlanSignals
 from dflash.request import SamplingParams
 from dflash.sampling import ChoiceRow
+from dflash.stats import EngineCounts, StepStats
 
 P = np.array([0.50, 0.25, 0.15, 0.07, 0.03])
 Q = np.array([0.05, 0.30, 0.25, 0.30, 0.10])
+SIGNALS = PlanSignals(EngineCounts(3, 0, 0, 9, 0, 64), ("a", "b", "c"), StepStats())
 ROW = ChoiceRow(SamplingParams(), 0, 0, 0, (0, 1), (1, 1), (3,))
 
 
@@ -180,3 +185,37 @@ def test_the_laws_taken_down_with_the_noise_give_the_drafts_that_were_walked(is_
     }
     assert len(walked) == 7
     assert redrawn == walked
+
+
+def test_random_lengths_differ_by_request_and_by_step_and_reach_both_ends():
+    planner = RandomPlanner(7, seed=0)
+    lengths = [
+        tuple(plan.length_for(name) for name in SIGNALS.decoding)
+        for plan in (planner.plan(SIGNALS) for _ in range(200))
+    ]
+    assert {length for row in lengths for length in row} == set(range(8))
+    assert sum(len(set(row)) > 1 for row in lengths) > 150
+    assert len(set(lengths)) > 100
+
+
+def test_a_toggling_planner_never_keeps_a_mode_and_lets_every_cold_step_be_caught_up():
+    planner = TogglingPlanner(7)
+    plans = [planner.plan(SIGNALS) for _ in range(20)]
+    modes = [(plan.context, plan.draft_length) for plan in plans]
+
+    assert all(mode != after for mode, after in pairwise(modes))
+    assert set(modes) == {(ContextMode.WARM, 7), (ContextMode.WARM, 0), (ContextMode.COLD, 0)}
+    after_cold = [after for mode, after in pairwise(modes) if mode[0] is ContextMode.COLD]
+    assert set(after_cold) == {(ContextMode.WARM, 0)}
+
+
+def test_random_modes_visit_every_mode():
+    planner = RandomModes(7, seed=0)
+    plans = [planner.plan(SIGNALS) for _ in range(200)]
+    seen = {(plan.context, plan.draft_length > 0, bool(plan.by_request)) for plan in plans}
+    assert {
+        (ContextMode.COLD, False, False),
+        (ContextMode.WARM, False, False),
+        (ContextMode.WARM, True, False),
+        (ContextMode.WARM, True, True),
+    } <= seen
