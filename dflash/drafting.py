@@ -5,6 +5,8 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import index
 
 import torch
 from torch import Tensor
@@ -82,15 +84,14 @@ class Drafting:
         fault = None
         try:
             rows = [self._row(turn) for turn in asking]
-            proposals = self._drafter.propose(rows)
-            _check(rows, proposals, self._vocab_size)
+            proposals = _checked(rows, self._drafter.propose(rows), self._vocab_size)
         except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
             fault = self._fault("propose", error)
             proposals = [()] * len(asking)
         why_none = WhyPlain.DRAFTER_FAILED if fault else WhyPlain.NOTHING_PROPOSED
         drafts = iter(proposals)
         turns = tuple(
-            _with_drafts(turn, tuple(next(drafts)), why_none) if turn.num_drafts else turn
+            _with_drafts(turn, next(drafts), why_none) if turn.num_drafts else turn
             for turn in schedule.turns
         )
         return Drafted(replace(schedule, turns=turns), time.perf_counter() - started_s, fault)
@@ -105,15 +106,19 @@ class Drafting:
             hidden: For each of the drafter's taps ``[num_tokens, hidden]``, the step's rows.
         """
         started_s = time.perf_counter()
-        commits, first = [], 0
+        commits, sequences, first = [], [], 0
         for verdict in verdicts:
             kept = self._kept(verdict)
             if kept:
                 run = verdict.turn.run
                 rows = range(first, first + kept)
                 commits.append(ContextRows(run.start, run.page_table, rows))
+                sequences.append(verdict.turn.sequence)
             first += len(verdict.turn.run.token_ids)
         fault = self._observe(hidden, commits) if commits else None
+        if fault is not None:
+            for sequence in sequences:
+                sequence.postpone_catch_up()
         return Fed(time.perf_counter() - started_s, fault)
 
     def _row(self, turn: Turn) -> DraftRow:
@@ -169,7 +174,10 @@ class Drafting:
         return f"{kind}: {error}"
 
 
-def _check(rows: Sequence[DraftRow], proposals: Sequence[Sequence[int]], vocab_size: int) -> None:
+def _checked(
+    rows: Sequence[DraftRow], proposals: Sequence[Sequence[int]], vocab_size: int
+) -> list[tuple[int, ...]]:
+    """Return proposals whose ids are plain integers, whatever kind of integers came."""
     if len(proposals) != len(rows):
         raise DrafterError(f"{len(proposals)} proposals came for {len(rows)} rows")
     for row, proposal in zip(rows, proposals, strict=True):
@@ -177,11 +185,13 @@ def _check(rows: Sequence[DraftRow], proposals: Sequence[Sequence[int]], vocab_s
             raise DrafterError(
                 f"{len(proposal)} draft tokens came, {row.num_drafts} were asked for"
             )
-        for token_id in proposal:
-            if not 0 <= token_id < vocab_size:
-                raise DrafterError(
-                    f"draft token {token_id} came; the target's ids are 0 to {vocab_size - 1}"
-                )
+    checked = [tuple(index(token_id) for token_id in proposal) for proposal in proposals]
+    for token_id in chain.from_iterable(checked):
+        if not 0 <= token_id < vocab_size:
+            raise DrafterError(
+                f"draft token {token_id} came; the target's ids are 0 to {vocab_size - 1}"
+            )
+    return checked
 
 
 def _with_drafts(turn: Turn, proposal: tuple[int, ...], why_none: WhyPlain) -> Turn:

@@ -59,12 +59,15 @@ class Grants:
     def num_behind(self, sequence: Sequence, table: PageTable, plan: DraftPlan) -> int:
         """Return how many computed tokens the target has to compute again for the context.
 
-        0 where the sequence is longer than the drafter was trained for: it drafts no more.
+        0 where the sequence is longer than the drafter was trained for: it drafts no more. And
+        where the drafter failed to take its context: it goes on without for a while.
         """
         if sequence.num_context < sequence.num_computed:
             # Its pages may have been replaced by others', and those have caught up, since.
             sequence.num_context = self.num_context(sequence, table, sequence.num_context)
         if plan.context is ContextMode.COLD or not self.is_followed(sequence):
+            return 0
+        if sequence.num_tokens < sequence.catch_up_at:
             return 0
         return sequence.num_computed - sequence.num_context
 

@@ -42,6 +42,7 @@ class Sequence:
         last_graded: Number of the drafter's pass that last drafted a whole block for it.
         num_ungraded: Blocks that will not be graded, because its context was just caught up.
         tails: Draft tokens not verified, which what it emits next may still confirm.
+        catch_up_at: Tokens it must hold before a context that is behind is caught up.
     """
 
     request: GenerateRequest
@@ -57,6 +58,8 @@ class Sequence:
     last_graded: int = 0
     num_ungraded: int = 0
     tails: list[Tail] = field(default_factory=list)
+    catch_up_at: int = 0
+    _num_lost: int = 0
     _num_drafting: int = 0
     _num_drafted: int = 0
     _num_accepted: int = 0
@@ -112,6 +115,15 @@ class Sequence:
             output_token_ids=output,
             eos_token_ids=self.eos_token_ids,
         )
+
+    def postpone_catch_up(self) -> None:
+        """Let it go on without context until it has new tokens, twice as many each time.
+
+        A drafter that stays broken would have everything computed again in every step, and a
+        prompt longer than a step would never come to its end.
+        """
+        self.catch_up_at = self.num_tokens + (1 << self._num_lost)
+        self._num_lost += 1
 
     def count_verified(self, num_drafted: int, num_accepted: int) -> None:
         """Enter a step in which draft tokens of it were verified."""

@@ -1,6 +1,7 @@
 """A drafter that fails in service: no request fails with it, and it is said what happened."""
 
 import logging
+from decimal import Decimal
 
 import pytest
 
@@ -32,6 +33,14 @@ def says(token_id: int) -> Script:
     return lambda row, right: (token_id,) * row.num_drafts
 
 
+def floats(row: DraftRow, right: tuple[int, ...]) -> tuple[float, ...]:
+    return tuple(float(token_id) for token_id in right)
+
+
+def decimals(row: DraftRow, right: tuple[int, ...]) -> tuple[Decimal, ...]:
+    return tuple(Decimal(token_id) for token_id in right)
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -39,6 +48,8 @@ def says(token_id: int) -> Script:
         (says(VOCAB), "draft token 251 came; the target's ids are 0 to 250"),
         (says(-1), "draft token -1 came"),
         (too_many, "4 draft tokens came, 3 were asked for"),
+        (floats, "'float' object cannot be interpreted as an integer"),
+        (decimals, "'decimal.Decimal' object cannot be interpreted as an integer"),
     ],
 )
 def test_a_drafter_that_proposes_nothing_usable_leaves_plain_decoding(script, words: str):
@@ -62,6 +73,17 @@ def test_a_drafter_that_loses_its_context_leaves_plain_decoding():
     assert right(drive, "a", "b")
     assert speculation(drive, "a").num_plain == {WhyPlain.CATCHING_UP: 39}
     assert drive.results[0].stats.drafter_fault == "observe: RuntimeError: device lost"
+
+
+def test_a_prompt_longer_than_a_step_ends_though_its_context_is_lost_each_time():
+    drive = Drive(limits(2, 32), script=all_right, planner=always(3))
+    drive.drafter.fault = RuntimeError("device lost")
+    asked = request("a", range(1, 101), max_tokens=200)
+    drive.submit(asked)
+    drive.finish()
+    assert drive.answer("a") == serial_answer(drive.model, asked)
+    # Tried again after 1, 2, 4 tokens and so on, with a step's 32 tokens at most.
+    assert total(drive, "num_catch_up_tokens") < 32 * 9
 
 
 @pytest.mark.parametrize("where", ["propose", "observe"])
