@@ -14,6 +14,7 @@ from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError, ConfigError, EngineError
 from dflash.models.checkpoint import open_checkpoint
 from dflash.models.config import ModelConfig
+from dflash.train.device import training_device
 from dflash.train.export import export_drafter
 from dflash.train.fit import Outlets, fit
 from dflash.train.frozen import frozen_target, indispensable_ids
@@ -83,6 +84,11 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
     add("--decay", type=float, help="weigh slots by exp(-(k-1)/decay), not by how likely reached")
     add("--second-version-at", type=float, default=0.5, help="share of the run that trains v1")
     add("--dtype", choices=sorted(_DTYPES), default="bfloat16", help="type to compute in")
+    add(
+        "--device",
+        default="auto",
+        help="cpu, cuda, cuda:0, ...; auto takes cuda where there is one",
+    )
     add("--labels-only", action="store_true", help="do not learn the target's distributions")
     add("--save-s", type=float, default=120.0)
     add("--measure-s", type=float, default=300.0)
@@ -91,6 +97,7 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
+    device = training_device(options.device)
     checkpoint = open_checkpoint(options.model, cache_dir_from(None))
     manifest = SequenceFolder(options.sequences).manifest()
     if manifest.fingerprint != checkpoint.fingerprint:
@@ -107,12 +114,13 @@ def _fit(options: argparse.Namespace) -> None:
         counts = sequences.response_counts(shape.vocab_size)
         ids = shortlist(counts, indispensable_ids(checkpoint), options.draft_vocab_size)
     last_tap = None if options.labels_only else shape.target_layer_ids[-1]
-    target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype])
+    target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype], device)
+    # Drawn on the CPU whatever the device: a seed means the same parameters everywhere.
     torch.manual_seed(options.seed)
     drafter = Drafter(shape)
     # The head was trained to read states of this scale.
     drafter.norm.weight.data.copy_(checkpoint.tensor("model.norm.weight"))
-    trainer = Trainer(drafter, target, _plan(options))
+    trainer = Trainer(drafter.to(device), target, _plan(options))
     if state:
         trainer.restore(state)
     held_out = StoredSequences(options.held_out).spread(options.held_out_sequences)

@@ -1,14 +1,13 @@
 """Which sequences and which anchors a step trains on: seeded, and resumable from a few numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from dflash.train.head import DraftHead
 from dflash.train.loss import Labels
 from dflash.train.model import Blocks
 from dflash.train.sequences import TappedSequence
@@ -41,6 +40,15 @@ class Batch:
     lengths: tuple[int, ...]
     blocks: Blocks
     labels: Labels
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return the same batch on a device; one that is there already is not copied."""
+        return replace(
+            self,
+            features=self.features.to(device),
+            blocks=self.blocks.to(device),
+            labels=self.labels.to(device),
+        )
 
 
 class Draw:
@@ -87,19 +95,20 @@ class Draw:
 
 def make_batch(
     sequences: Sequence[TappedSequence],
-    head: DraftHead,
+    predictable: Tensor,
     block_size: int,
     num_anchors: int,
     generator: torch.Generator,
 ) -> Batch:
-    """Return a batch with anchors drawn from the responses, without repeats.
+    """Return a batch on the CPU with anchors drawn from the responses, without repeats.
 
     Args:
         sequences: What to train on; each has at least two tokens after its prompt.
-        head: Knows which ids can be predicted: the first other one ends its block's labels.
+        predictable: Which ids can be predicted, ``[vocab]`` bool: the first other one ends its
+            block's labels.
         block_size: Slots of a block.
         num_anchors: Most anchors of one sequence.
-        generator: Source of the draw.
+        generator: Source of the draw, of the CPU: the same anchors for every device.
     """
     anchors, tokens, starts = [], [], []
     lengths = tuple(len(sequence.token_ids) - 1 for sequence in sequences)
@@ -116,7 +125,7 @@ def make_batch(
         features=torch.cat([sequence.features[:-1] for sequence in sequences]),
         lengths=lengths,
         blocks=Blocks(ids[:, 0], torch.cat(anchors), per_sequence),
-        labels=_labels(ids, torch.cat(starts), head),
+        labels=_labels(ids, torch.cat(starts), predictable),
     )
 
 
@@ -126,9 +135,9 @@ def block_tokens(token_ids: Tensor, anchors: Tensor, block_size: int) -> Tensor:
     return padded[anchors[:, None] + torch.arange(block_size)]
 
 
-def _labels(tokens: Tensor, anchor_rows: Tensor, head: DraftHead) -> Labels:
+def _labels(tokens: Tensor, anchor_rows: Tensor, predictable: Tensor) -> Labels:
     ids = tokens[:, 1:]
-    known = (ids >= 0) & (head.rows[ids] >= 0)
+    known = (ids >= 0) & predictable[ids]
     return Labels(
         ids=ids,
         previous=tokens[:, :-1],

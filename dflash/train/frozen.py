@@ -27,6 +27,11 @@ class FrozenTarget:
     head: DraftHead
     teacher: Teacher | None
 
+    @property
+    def device(self) -> torch.device:
+        """Where it computes; the drafter and the batches are there too."""
+        return self.embedding.device
+
     def taught(self, features: Tensor, lengths: tuple[int, ...]) -> Tensor | None:
         """Return what the head reads at each token, ``[tokens, hidden]``; None without teacher.
 
@@ -40,7 +45,11 @@ class FrozenTarget:
 
 
 def frozen_target(
-    checkpoint: Checkpoint, shortlist: Tensor, last_tap: int | None, dtype: torch.dtype
+    checkpoint: Checkpoint,
+    shortlist: Tensor,
+    last_tap: int | None,
+    dtype: torch.dtype,
+    device: torch.device,
 ) -> FrozenTarget:
     """Return a target's part in the training.
 
@@ -49,17 +58,19 @@ def frozen_target(
         shortlist: Ids that may be predicted, ascending, ``[draft_vocab]`` int64.
         last_tap: The deepest tapped layer; None trains without a teacher.
         dtype: Type to compute in.
+        device: Where to compute.
     """
-    embedding = checkpoint.tensor("model.embed_tokens.weight").to(dtype)
-    tied = checkpoint.config.tie_word_embeddings
-    head = embedding if tied else checkpoint.tensor("lm_head.weight").to(dtype)
+
+    def weight(name: str) -> Tensor:
+        return checkpoint.tensor(name).to(device, dtype)
+
+    embedding = weight("model.embed_tokens.weight")
+    head = embedding if checkpoint.config.tie_word_embeddings else weight("lm_head.weight")
     return FrozenTarget(
         fingerprint=checkpoint.fingerprint,
         embedding=embedding,
         head=draft_head(head, shortlist),
-        teacher=None
-        if last_tap is None
-        else teacher_of(checkpoint.config, checkpoint.tensor, last_tap, dtype),
+        teacher=None if last_tap is None else teacher_of(checkpoint.config, weight, last_tap),
     )
 
 

@@ -66,14 +66,15 @@ class DraftHead:
 
 
 def draft_head(weight: Tensor, ids: Tensor) -> DraftHead:
-    """Return the head over a shortlist.
+    """Return the head over a shortlist, on the device of the whole head.
 
     Args:
         weight: The target's whole head, ``[vocab, hidden]``.
         ids: The target ids to keep, ascending and without repeats, ``[draft_vocab]`` int64.
     """
-    rows = torch.full((weight.shape[0],), -1)
-    rows[ids] = torch.arange(len(ids))
+    ids = ids.to(weight.device)
+    rows = torch.full((weight.shape[0],), -1, device=weight.device)
+    rows[ids] = torch.arange(len(ids), device=weight.device)
     return DraftHead(weight[ids].contiguous(), ids, rows)
 
 

@@ -56,13 +56,13 @@ def serve_again(
     first, end = sequence.prompt_length, len(sequence.token_ids) - 1
     anchors = torch.arange(first, end)
     tokens = block_tokens(sequence.token_ids, anchors, drafter.shape.block_size)
-    context = drafter.context(sequence.features[:end].to(target.embedding.dtype), (end,))
+    context = drafter.context(sequence.features[:end].to(target.embedding), (end,))
     # Every anchor at once, then a walk over the few that serving visits: far fewer passes.
-    blocks = Blocks(tokens[:, 0], anchors, (len(anchors),))
+    blocks = Blocks(tokens[:, 0], anchors, (len(anchors),)).to(target.device)
     hidden = drafter(context, blocks, target.embedding, second_version)
     selector = drafter.candidate_selector if second_version else None
     drafts = draft(target.head, selector, hidden, blocks.anchor_ids)
-    accepted = (drafts == tokens[:, 1:]).cumprod(dim=1).sum(dim=1).tolist()
+    accepted = (drafts.cpu() == tokens[:, 1:]).cumprod(dim=1).sum(dim=1).tolist()
     return _walked(accepted, drafts.shape[1])
 
 

@@ -65,8 +65,9 @@ class Rotary:
     """
 
     def __init__(self, head_dim: int, theta: float, positions: Tensor, dtype: torch.dtype) -> None:
-        frequencies = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-        angles = positions.double()[:, None, None] * frequencies
+        wide = positions.double()
+        halves = torch.arange(0, head_dim, 2, dtype=wide.dtype, device=wide.device)
+        angles = wide[:, None, None] * theta ** (-halves / head_dim)
         cos, sin = angles.cos(), angles.sin()
         self._cos = torch.cat([cos, cos], dim=-1).to(dtype)
         self._sin = torch.cat([-sin, sin], dim=-1).to(dtype)
@@ -148,8 +149,8 @@ def attend(
     far = far.view(kv_heads, num_blocks, -1, length)
     near = rows @ block_keys.permute(2, 0, 3, 1)
     # Added rather than filled in: the gradient passes a sum without another pass over memory.
-    mask = torch.zeros(num_blocks, 1, length + slots, dtype=queries.dtype)
-    distance = anchors[:, None] - torch.arange(length)
+    mask = queries.new_zeros(num_blocks, 1, length + slots)
+    distance = anchors[:, None] - torch.arange(length, device=anchors.device)
     mask[:, 0, :length][(distance <= 0) | (distance >= window)] = -torch.inf
     weights = (torch.cat([far, near], dim=-1) + mask).softmax(dim=-1)
     far, near = weights.split([length, slots], dim=-1)

@@ -1,6 +1,6 @@
 """What a drafter is trained on: the token at each slot, and the token after a known one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,6 +29,16 @@ class Labels:
     known: Tensor
     rows: Tensor
 
+    def to(self, device: torch.device) -> "Labels":
+        """Return the same labels on a device."""
+        return replace(
+            self,
+            ids=self.ids.to(device),
+            previous=self.previous.to(device),
+            known=self.known.to(device),
+            rows=self.rows.to(device),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -52,7 +62,7 @@ class Loss:
 
 def position_weights(known: Tensor, decay: float) -> Tensor:
     """Return ``exp(-(k - 1) / decay)`` for known slots ``k = 1..``, 0 for the others."""
-    distance = torch.arange(known.shape[1])
+    distance = torch.arange(known.shape[1], device=known.device)
     return torch.exp(-distance / decay) * known
 
 
@@ -102,11 +112,11 @@ class Objective:
             None if taught is None else taught[labels.rows[known]],
             self.selector.top_k if self.selector else 0,
         )
-        likelihoods = torch.zeros(known.shape).masked_scatter(known, shares)
+        likelihoods = shares.new_zeros(known.shape).masked_scatter(known, shares)
         weights = self._weights(likelihoods, known)[known]
         base = (losses * weights).sum() / weights.sum()
         if self.selector is None:
-            return Loss(base, torch.zeros(()), likelihoods)
+            return Loss(base, base.new_zeros(()), likelihoods)
         found = (best == wanted[:, None]).any(dim=1)
         scores = self.head.logits(rows[found], best[found])
         scores = scores + self.selector(rows[found], labels.previous[known][found], best[found])

@@ -1,7 +1,7 @@
 """The drafter as it is trained: parameters under their published names, blocks by the batch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -26,6 +26,10 @@ class Blocks:
     anchor_ids: Tensor
     anchors: Tensor
     per_sequence: tuple[int, ...]
+
+    def to(self, device: torch.device) -> "Blocks":
+        """Return the same blocks on a device."""
+        return replace(self, anchor_ids=self.anchor_ids.to(device), anchors=self.anchors.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Drafter(nn.Module):
             lengths: Tokens of each sequence.
         """
         states = self.hidden_norm(self.fc(features))
-        positions = torch.cat([torch.arange(length) for length in lengths])
+        positions = torch.cat([torch.arange(length, device=states.device) for length in lengths])
         rotary = self._rotary(positions, states.dtype)
         layers = tuple(
             layer.self_attn.keys_values(states, rotary) for layer in self._draft_layers()
@@ -112,10 +116,10 @@ class Drafter(nn.Module):
         Returns:
             ``[blocks, block_size - 1, hidden]``, slot ``k`` for the token ``k`` after the anchor.
         """
-        slots = self.shape.block_size
-        ids = torch.full((len(blocks.anchors), slots), self.shape.mask_token_id)
+        slots, device = self.shape.block_size, embedding.device
+        ids = torch.full((len(blocks.anchors), slots), self.shape.mask_token_id, device=device)
         ids[:, 0] = blocks.anchor_ids
-        positions = (blocks.anchors[:, None] + torch.arange(slots)).flatten()
+        positions = (blocks.anchors[:, None] + torch.arange(slots, device=device)).flatten()
         rotary = self._rotary(positions, embedding.dtype)
         x = embedding[ids]
         for layer, keys_values in zip(self._draft_layers(), context.layers, strict=True):

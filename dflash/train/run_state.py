@@ -19,7 +19,7 @@ _CURVE = "curve.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """All that a run needs to go on, and an export to be made.
+    """All that a run needs to go on, and an export to be made; its tensors are on the CPU.
 
     Attributes:
         shape: The drafter's sizes.

@@ -18,7 +18,7 @@ class Teacher:
     Attributes:
         config: The target's sizes and constants.
         first_layer: The layer after the last tapped one.
-        weights: The target's tensors by name, in the type to compute in.
+        weights: The target's tensors by name, in the type and place to compute in.
     """
 
     config: ModelConfig
@@ -34,7 +34,7 @@ class Teacher:
                 first token on, one after the other.
             lengths: Tokens of each sequence.
         """
-        positions = torch.cat([torch.arange(length) for length in lengths])
+        positions = torch.cat([torch.arange(length, device=tapped.device) for length in lengths])
         rotary = Rotary(self.config.head_dim, self.config.rope_theta, positions, tapped.dtype)
         x = tapped
         for layer in range(self.first_layer, self.config.num_layers):
@@ -85,16 +85,13 @@ def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return mixed.transpose(0, 1).flatten(1)
 
 
-def teacher_of(
-    config: ModelConfig, weight: Callable[[str], Tensor], last_tap: int, dtype: torch.dtype
-) -> Teacher:
+def teacher_of(config: ModelConfig, weight: Callable[[str], Tensor], last_tap: int) -> Teacher:
     """Return the layers of a target after its last tapped one.
 
     Args:
         config: The target's sizes and constants.
-        weight: Returns a tensor of the target by name.
+        weight: Returns a tensor of the target by name, in the type and place to compute in.
         last_tap: The deepest tapped layer.
-        dtype: Type to compute in.
     """
     parts = (
         *(f"self_attn.{part}_proj" for part in "qkvo"),
@@ -109,4 +106,4 @@ def teacher_of(
         for part in parts
     ]
     names.append("model.norm.weight")
-    return Teacher(config, first, {name: weight(name).to(dtype) for name in names})
+    return Teacher(config, first, {name: weight(name) for name in names})

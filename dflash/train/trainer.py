@@ -2,10 +2,11 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dflash.train.batches import Batch, Draw, SequencePool, make_batch
 from dflash.train.frozen import FrozenTarget
@@ -75,7 +76,7 @@ class Trainer:
     """A drafter in training.
 
     Args:
-        drafter: What to train.
+        drafter: What to train, on the target's device.
         target: The target's part.
         plan: How to train.
         clock: Seconds from any start; only differences matter.
@@ -92,6 +93,8 @@ class Trainer:
         self.step, self.tokens, self.elapsed_s = 0, 0, 0.0
         self._clock = clock
         self._draw = Draw(plan.seed)
+        # Batches are made on the CPU, so what they look up is kept there.
+        self._predictable = (target.head.rows >= 0).cpu()
         self._optimiser = torch.optim.AdamW(
             drafter.parameters(),
             lr=plan.learning_rate,
@@ -119,7 +122,7 @@ class Trainer:
             sequences: All there are by now; they may grow between steps, at the end.
         """
         started = self._clock()
-        batch = self._batch(sequences)
+        batch = self._batch(sequences).to(self.target.device)
         for group in self._optimiser.param_groups:
             group["lr"] = self.plan.learning_rate_at(self.progress)
         loss = self._loss(batch)
@@ -139,18 +142,22 @@ class Trainer:
         )
 
     def state(self) -> RunState:
-        """Return all that `restore` needs to go on as if never stopped."""
+        """Return all that `restore` needs to go on as if never stopped, on any device."""
+        optimiser = self._optimiser.state_dict()
         return RunState(
             shape=self.drafter.shape,
-            shortlist=self.target.head.ids,
+            shortlist=self.target.head.ids.cpu(),
             target_fingerprint=self.target.fingerprint,
             seed=self.plan.seed,
             second_version=self.second_version,
             step=self.step,
             tokens=self.tokens,
             elapsed_s=self.elapsed_s,
-            drafter=self.drafter.state_dict(),
-            optimiser=self._optimiser.state_dict(),
+            drafter=_on_cpu(self.drafter.state_dict()),
+            optimiser={
+                **optimiser,
+                "state": {index: _on_cpu(part) for index, part in optimiser["state"].items()},
+            },
             draw=self._draw.state(),
         )
 
@@ -166,7 +173,7 @@ class Trainer:
         drawn = self._draw.next(plan.sequences_per_step, len(sequences))
         return make_batch(
             [sequences[index] for index in drawn],
-            self.target.head,
+            self._predictable,
             self.drafter.shape.block_size,
             plan.anchors_per_sequence,
             torch.Generator().manual_seed(plan.seed + self.step),
@@ -181,3 +188,7 @@ class Trainer:
         hidden = self.drafter(context, batch.blocks, self.target.embedding, second)
         objective = Objective(self.target.head, self.plan.decay, selector)
         return objective(hidden, batch.labels, taught)
+
+
+def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in tensors.items()}

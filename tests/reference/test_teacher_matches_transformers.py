@@ -47,6 +47,6 @@ def test_the_teacher_reads_from_a_tapped_layer_what_the_target_would_say(tmp_pat
         # The outputs of layer 1, and of the whole with its last norm.
         tapped.append(states[2][0])
         expected.append(states[-1][0])
-    teacher = teacher_of(checkpoint.config, checkpoint.tensor, last_tap=1, dtype=torch.float32)
+    teacher = teacher_of(checkpoint.config, checkpoint.tensor, last_tap=1)
     found = teacher.states(torch.cat(tapped), lengths)
     torch.testing.assert_close(found, torch.cat(expected), rtol=1e-5, atol=1e-5)

@@ -1,20 +1,25 @@
 """A run from the command line to a drafter's folder, over a checkpoint of a few kilobytes."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
 
 from dflash.drafters.checkpoint import open_drafter_checkpoint
+from dflash.errors import ConfigError
 from dflash.models.checkpoint import open_checkpoint
 from dflash.train.__main__ import main
 from dflash.train.answer_sampling import Sampling
+from dflash.train.device import training_device
 from dflash.train.run_state import load_state
 from dflash.train.sequences import Manifest, SequenceFolder, TappedSequence
 from dflash.train.stored import StoredSequences
 from tests.rigs.byte_tokenizer import byte_level_tokenizer
+from tests.rigs.elsewhere import ELSEWHERE, Elsewhere
 from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
 
 VOCABULARY = 320
@@ -110,6 +115,85 @@ def test_a_run_goes_on_from_its_state_and_exports_again(tmp_path: Path, target: 
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("drafter", "again")
     ]
     assert weights[0] == weights[1]
+
+
+@pytest.fixture
+def fit_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Elsewhere]:
+    def run(fit: list[str]) -> Elsewhere:
+        with monkeypatch.context() as patch, Elsewhere() as elsewhere:
+            patch.setattr("dflash.train.__main__.training_device", lambda name: ELSEWHERE)
+            # The optimiser knows by name which devices have a fused step; this one has the CPU's.
+            adam = import_module("torch.optim.adam")
+            patch.setattr(adam, "_device_dtype_check_for_fused", lambda parameter: None)
+            assert main(fit) == 0
+        return elsewhere
+
+    return run
+
+
+def results(folder: Path) -> tuple[list[dict], bytes]:
+    lines = (folder / "run" / "curve.jsonl").read_text().splitlines()
+    curve = [{**json.loads(line), "elapsed_s": None} for line in lines]
+    return curve, (folder / "drafter" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("more", [[], ["--decay", "4"], ["--labels-only"]])
+def test_a_run_keeps_to_its_device_and_comes_to_the_same(
+    tmp_path: Path, target: Path, fit_elsewhere, more: list[str]
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert main([*arguments(here, target, steps=20), *more, "--device", "cpu"]) == 0
+    elsewhere = fit_elsewhere([*arguments(there, target, steps=20), *more])
+    # Every step ran there, where a tensor of the CPU is refused.
+    assert "aten._fused_adamw_.default" in elsewhere.computed
+    assert results(there) == results(here)
+
+
+# The library takes the label for a device that holds no numbers; this one does.
+@pytest.mark.filterwarnings("ignore:.*which is a no-op:UserWarning")
+def test_a_run_goes_on_from_its_state_on_another_device(
+    tmp_path: Path, target: Path, fit_elsewhere
+) -> None:
+    def fit_here(fit: list[str]) -> None:
+        assert main(fit) == 0
+
+    ways = ((fit_here, fit_here), (fit_here, fit_elsewhere), (fit_elsewhere, fit_here))
+    found = []
+    for way, (first, second) in enumerate(ways):
+        folder = tmp_path / str(way)
+        first(arguments(folder, target, steps=3))
+        second(arguments(folder, target, steps=6))
+        found.append(results(folder))
+    assert found[1] == found[0]
+    assert found[2] == found[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "expected"),
+    [("auto", 0, "cpu"), ("auto", 2, "cuda"), ("cpu", 2, "cpu"), ("cuda:1", 2, "cuda:1")],
+)
+def test_a_device_is_named_or_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, devices: int, expected: str
+) -> None:
+    with_devices(monkeypatch, devices)
+    assert str(training_device(name)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "usable"),
+    [("cuda", 0, "cpu"), ("cuda:2", 2, "cpu, cuda, cuda:0, cuda:1"), ("meta", 0, "cpu")],
+)
+def test_a_device_that_is_not_here_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, devices: int, usable: str
+) -> None:
+    with_devices(monkeypatch, devices)
+    with pytest.raises(ConfigError, match=f"--device is {name}, .*; use auto or one of: {usable}$"):
+        training_device(name)
+
+
+def with_devices(monkeypatch: pytest.MonkeyPatch, devices: int) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: devices > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
 
 
 def test_sequences_of_another_checkpoint_are_refused(

@@ -136,8 +136,8 @@ def test_labels_end_with_the_sequence_and_at_the_first_id_off_the_shortlist() ->
         tiny_sequence(0, length=9, prompt_length=2),
         token_ids=torch.tensor([1, 2, 3, 4, 5, 9, 4, 3, 2], dtype=torch.int32),
     )
-    head = tiny_target(torch.tensor([1, 2, 3, 4, 5])).head
-    batch = make_batch([sequence], head, 4, 99, torch.Generator().manual_seed(0))
+    predictable = torch.arange(10) < 6
+    batch = make_batch([sequence], predictable, 4, 99, torch.Generator().manual_seed(0))
     assert batch.blocks.anchors.tolist() == [2, 3, 4, 5, 6, 7]
     assert batch.blocks.anchor_ids.tolist() == [3, 4, 5, 9, 4, 3]
     assert batch.labels.known.int().tolist() == [
