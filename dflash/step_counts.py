@@ -23,6 +23,8 @@ def count_step(
     plain = Counter(turn.why_plain for turn in schedule.turns if turn.why_plain is not None)
     num_decoding = len(drafting) + plain.total()
     num_drafts = sum(verdict.turn.num_drafts for verdict in drafting)
+    # One that decodes may have a second turn, in which its context is caught up.
+    num_requests = len({turn.sequence for turn in schedule.turns})
     num_catch_up = sum(turn.num_catch_up for turn in schedule.turns)
     num_tokens = sum(len(turn.run.token_ids) for turn in schedule.turns)
     ends = [output.finish_reason for output in outputs if output.finish_reason is not None]
@@ -40,7 +42,7 @@ def count_step(
         plain_rows=dict(plain),
         draft_time_s=computed.draft_time_s,
         drafter_fault=computed.drafter_fault,
-        num_prefilling=sum(not turn.is_decoding for turn in schedule.turns),
+        num_prefilling=num_requests - num_decoding,
         num_prefill_tokens=num_tokens - num_decoding - num_drafts - num_catch_up,
         num_emitted_tokens=sum(len(output.token_ids) for output in outputs),
         num_finished=len(ends) - num_failed,

@@ -272,7 +272,8 @@ def test_the_tokens_of_a_step_are_its_decoding_draft_prefill_and_catch_up_tokens
     requests = [request(f"r{index}", PREFIX[index : 50 + index], 25) for index in range(4)]
     drive.submit(*requests)
     while drive.engine.has_work:
-        given = [turn for own in turns(drive).values() for turn in own]
+        own = turns(drive).values()
+        given = [turn for each in own for turn in each]
         stats = drive.results[-1].stats
         num_tokens = sum(len(turn.run.token_ids) + turn.num_drafts for turn in given)
         assert num_tokens == (
@@ -282,5 +283,6 @@ def test_the_tokens_of_a_step_are_its_decoding_draft_prefill_and_catch_up_tokens
             + stats.num_catch_up_tokens
         )
         assert stats.num_decoding == stats.num_drafting + sum(stats.plain_rows.values())
+        assert stats.num_decoding + stats.num_prefilling == len(own)
     assert_right(drive, *requests)
     assert total(drive, "num_catch_up_tokens") > 0
