@@ -191,6 +191,14 @@ def test_a_device_that_is_not_here_is_refused(
         training_device(name)
 
 
+def test_a_run_on_a_device_that_is_not_here_starts_nothing(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert main([*arguments(tmp_path, target, steps=1), "--device", "abacus"]) == 1
+    assert "--device is abacus" in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
 def with_devices(monkeypatch: pytest.MonkeyPatch, devices: int) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: devices > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
