@@ -45,7 +45,8 @@ class _Arm:
 
 def measure(options: Options) -> Result:
     """Serve the same requests in every way and compare with each alone."""
-    rows, details, totals = [], {}, {"positions": 0, "logits": 0, "ids": 0, "argmax": 0}
+    rows, details = [], {}
+    totals = {"positions": 0, "logits": 0, "ids": 0, "argmax": 0, "drafter_faults": 0}
     missing, forms = [], []
     for dtype in options.arguments.dtypes.split(","):
         models = load_models(
@@ -66,6 +67,7 @@ def measure(options: Options) -> Result:
             totals["ids"] += comparison.ids_differ
             totals["argmax"] += comparison.ids_not_argmax
             missing += [f"{dtype}, {arm.name}: {e}" for e in arm.events if not outcome.events[e]]
+            totals["drafter_faults"] += outcome.events["drafter_faults"]
     return Result(
         figures={
             "positions_compared": totals["positions"],
@@ -73,12 +75,14 @@ def measure(options: Options) -> Result:
             "ids_differ": totals["ids"],
             "ids_not_argmax": totals["argmax"],
             "arms_without_their_event": len(missing),
+            "drafter_faults": totals["drafter_faults"],
         },
         must_hold={
             "logits_differ": 0,
             "ids_differ": 0,
             "ids_not_argmax": 0,
             "arms_without_their_event": 0,
+            "drafter_faults": 0,
         },
         detail={"arms": details, "missing": missing},
         tables=(

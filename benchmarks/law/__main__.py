@@ -41,7 +41,7 @@ def measure(options: Options) -> Result:
     )
     max_tokens, copies = (24, 1) if options.quick else (64, 4)
     requests = sampled_requests(models.target.model_folder, max_tokens, copies)
-    differ = dict(_ids_that_differ(models, requests))
+    differ, missing = _ids_that_differ(models, requests)
     matches = _matches(models, requests)
     tests = _law_tests(4_000 if options.quick else 40_000)
     rejected = [test for test in tests if test.p < _FALSE_ALARMS / len(tests)]
@@ -50,11 +50,12 @@ def measure(options: Options) -> Result:
             "ids_differ": sum(differ.values()),
             "chi_square_p_min": min(test.p for test in tests),
             "laws_rejected": len(rejected),
+            "arms_without_their_event": len(missing),
             **_rate_figures(matches),
         },
-        must_hold={"ids_differ": 0, "laws_rejected": 0},
+        must_hold={"ids_differ": 0, "laws_rejected": 0, "arms_without_their_event": 0},
         conditions={"dtype": arguments.dtype, "exactness": models.target.exactness.form},
-        detail={"arms": differ, "laws": [asdict(test) for test in tests]},
+        detail={"arms": differ, "missing": missing, "laws": [asdict(test) for test in tests]},
         tables=(_ids_table(differ, len(requests)), *_rate_tables(matches)),
         notes=tuple(_notes(tests, matches)),
     )
@@ -62,16 +63,25 @@ def measure(options: Options) -> Result:
 
 def _ids_that_differ(
     models: LoadedModels, requests: Sequence[GenerateRequest]
-) -> Iterator[tuple[str, int]]:
-    """Serve the requests in every drafting arm; yield how many were given other ids than alone."""
+) -> tuple[dict[str, int], list[str]]:
+    """Serve the requests in every drafting arm.
+
+    Returns:
+        How many were given other ids than alone, by arm; and what arms did not show.
+    """
     runner = models.target.runner
     reference = alone(runner, requests).transcript
     arms = [*scripted_arms(runner, requests, reference), *dflash_arms(models)]
+    differ: dict[str, int] = {}
+    missing: list[str] = []
     with progress(len(arms), "ids") as bar:
         for arm in arms:
-            emitted = arm.serve(runner, requests).transcript.emitted
-            yield arm.name, sum(emitted[key] != ids for key, ids in reference.emitted.items())
+            outcome = arm.serve(runner, requests)
+            emitted = outcome.transcript.emitted
+            differ[arm.name] = sum(emitted[key] != ids for key, ids in reference.emitted.items())
+            missing += arm.what_is_missing(outcome)
             bar.update()
+    return differ, missing
 
 
 def _matches(models: LoadedModels, requests: Sequence[GenerateRequest]) -> list[Match]:

@@ -54,6 +54,13 @@ class DraftArm:
         )
         return served(target, requests, manner)
 
+    def what_is_missing(self, outcome: Served) -> list[str]:
+        """Return why an outcome shows less than the arm is for; a drafter may not fail in it."""
+        missing = [f"{self.name}: {event}" for event in self.events if not outcome.events[event]]
+        if count := outcome.events["drafter_faults"]:
+            missing.append(f"{self.name}: {count} drafter faults")
+        return missing
+
 
 def scripted(
     target: Target, requests: Sequence[GenerateRequest], reference: Transcript, script: Script

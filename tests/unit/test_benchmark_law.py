@@ -11,13 +11,17 @@ from benchmarks.law.chi_square import chi_square_p
 from benchmarks.law.laws import law_of, truncated_softmax
 from benchmarks.law.rates import Rates, mean_of, rates_at
 from benchmarks.law.recorded import RecordedWalk
+from benchmarks.rigs.arms import alone
+from benchmarks.rigs.draft_arms import DraftArm, full_width, scripted
+from benchmarks.rigs.hash_lm import HashLM
 from benchmarks.rigs.planners import RandomModes, RandomPlanner, TogglingPlanner
+from benchmarks.rigs.script_drafter import Script, all_right, failing, none
 from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
 from dflash.noise import NoiseKey, gumbel_noise
 from dflash.plan import ContextMode, PlanSignals
-from dflash.request import SamplingParams
+from dflash.request import GenerateRequest, SamplingParams
 from dflash.sampling import ChoiceRow
 from dflash.stats import EngineCounts, StepStats
 
@@ -142,6 +146,24 @@ def test_a_mean_is_taken_of_each_chance():
     assert mean_of([Rates(0.2, 0.4, 0.0), Rates(0.4, 0.8, 1.0)]) == Rates(
         pytest.approx(0.3), pytest.approx(0.6), pytest.approx(0.5)
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "missing"),
+    [
+        (all_right, []),
+        (none, ["arm: drafted"]),
+        (failing, ["arm: drafted", "arm: 8 drafter faults"]),
+    ],
+)
+def test_an_arm_in_which_nothing_was_drafted_has_shown_nothing(script: Script, missing: list[str]):
+    model = HashLM()
+    asked = [GenerateRequest("r", (1, 2, 3), 17, SamplingParams(ignore_eos=True), seed=5)]
+    reference = alone(model, asked).transcript
+    arm = DraftArm(
+        "arm", ("drafted",), lambda: scripted(model, asked, reference, script), full_width
+    )
+    assert arm.what_is_missing(arm.serve(model, asked)) == missing
 
 
 @pytest.mark.parametrize("is_reduced", [False, True])
