@@ -21,7 +21,7 @@ LIMITS = EngineLimits(max_num_seqs=64, max_num_batched_tokens=512)
 
 
 class StepFailedError(Exception):
-    """A step failed as a whole; the message says what the target raised."""
+    """A model failed in a step; the message says what it raised."""
 
 
 @dataclass(frozen=True, slots=True)

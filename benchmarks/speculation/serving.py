@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from benchmarks.rigs.served import StepFailedError
 from benchmarks.speculation.arms import Arm
 from benchmarks.speculation.visits import Load, Visit, acceptance_of
 from dflash.config import EngineLimits
@@ -28,6 +29,9 @@ class Server:
         """Serve every prompt and return what was seen.
 
         The prefix cache is off: a later arm must not find what an earlier one has computed.
+
+        Raises:
+            StepFailedError: Target or drafter failed: what is left is no speed of theirs.
         """
         engine = Engine(
             self._runner,
@@ -53,8 +57,9 @@ class Server:
             engine.submit(request)
         while engine.has_work:
             result = engine.step()
-            if result.fault is not None:
-                raise RuntimeError(f"a step failed: {result.fault}")
+            fault = result.fault or result.stats.drafter_fault
+            if fault is not None:
+                raise StepFailedError(fault)
             steps.append(result.stats)
             for output in result.outputs:
                 answers[output.request_id].extend(output.token_ids)

@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.law.chi_square import chi_square_p
 from benchmarks.law.laws import law_of, truncated_softmax
+from benchmarks.law.matches import Match, match_rate
 from benchmarks.law.rates import Rates, mean_of, rates_at
 from benchmarks.law.recorded import RecordedWalk
 from benchmarks.rigs.arms import alone
@@ -146,6 +147,18 @@ def test_a_mean_is_taken_of_each_chance():
     assert mean_of([Rates(0.2, 0.4, 0.0), Rates(0.4, 0.8, 1.0)]) == Rates(
         pytest.approx(0.3), pytest.approx(0.6), pytest.approx(0.5)
     )
+
+
+def test_a_match_rate_says_how_far_it_may_lie_from_what_was_expected():
+    likely, unlikely = Rates(0.9, 0.95, 0.5), Rates(0.1, 0.2, 0.0)
+    rate = match_rate([Match(1.0, True, likely)] * 50 + [Match(1.0, False, unlikely)] * 50)
+
+    assert rate.num_rows == 100
+    assert rate.seen == 0.5
+    assert rate.expected.shared_noise == pytest.approx(0.5)
+    assert rate.expected.point_mass == pytest.approx(0.25)
+    # Each row's own variance is 0.09.
+    assert rate.spread == pytest.approx((100 * 0.09) ** 0.5 / 100)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rigs.hash_lm import HashLM
-from benchmarks.rigs.script_drafter import ScriptDrafter, all_right, right_of
+from benchmarks.rigs.script_drafter import ScriptDrafter, all_right, failing, right_of
 from benchmarks.rigs.serial import serial_answer
+from benchmarks.rigs.served import StepFailedError
 from benchmarks.speculation.__main__ import temperatures
 from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm, grid_arms, in_turn
 from benchmarks.speculation.runs import GridLoad, acceptance_on, grid_visits
@@ -270,3 +271,10 @@ def test_temperatures_without_a_greedy_one_or_out_of_range_are_refused(text: str
 
 def test_temperatures_are_a_list():
     assert temperatures("0,1,0.3") == [0.0, 1.0, 0.3]
+
+
+def test_a_visit_whose_drafter_fails_is_no_sample():
+    model = HashLM()
+    server = Server(model, ScriptDrafter(model.facts, lambda _: (), failing))
+    with pytest.raises(StepFailedError, match="the script says fail"):
+        server.visit([[5, 6, 7]], AT_1, Arm("7 drafts", 7), 0)
