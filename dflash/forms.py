@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from torch import Tensor
@@ -36,6 +36,10 @@ class Parts:
 class Form(Protocol):
     """One form; target and drafter run in the same."""
 
+    def for_drafter(self) -> "Form":
+        """Return the form for one drafter: it shares what it borrows, and keeps its own apart."""
+        ...
+
     def executor(self, parts: Parts) -> Executor:
         """Return what computes a program.
 
@@ -58,6 +62,10 @@ class CompiledForm:
     library: ctypes.CDLL
     num_threads: int
     packed: PackedWeights = field(default_factory=PackedWeights)
+
+    def for_drafter(self) -> "CompiledForm":
+        """Return the form with a store that reads this one's weights and keeps others apart."""
+        return replace(self, packed=PackedWeights(lent=self.packed))
 
     def executor(self, parts: Parts) -> Executor:
         """Return what computes a program on the compiled kernels."""
@@ -83,6 +91,10 @@ class TorchForm:
 
     linear: LinearForm
     attention: AttentionForm
+
+    def for_drafter(self) -> "TorchForm":
+        """Return the form as it is: its executors share no weights."""
+        return self
 
     def executor(self, parts: Parts) -> Executor:
         """Return what computes a program in torch."""

@@ -1,6 +1,5 @@
 """DFlash drafters as arms: random weights of both versions, and the one that is shipped."""
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,8 +7,6 @@ from benchmarks.rigs.draft_arms import DraftArm, full_width, random_widths, togg
 from benchmarks.rigs.served import LIMITS
 from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter
 from dflash.drafters.dflash import DFlashDrafter
-from dflash.forms import CompiledForm
-from dflash.kernels.packed_weights import PackedWeights
 from dflash.load import LoadedModels, LoadedTarget
 
 _V1 = TinyDrafter(version=1)
@@ -34,12 +31,4 @@ def dflash_arms(models: LoadedModels) -> list[DraftArm]:
 def made_up(target: LoadedTarget, kind: TinyDrafter) -> DFlashDrafter:
     """Return a drafter with random weights for a loaded target."""
     with TemporaryDirectory() as folder:
-        return load_tiny_drafter(Path(folder), kind, apart(target), LIMITS.max_num_seqs)
-
-
-def apart(target: LoadedTarget) -> LoadedTarget:
-    """Return the target with a store of packed weights that no other drafter has filled."""
-    form = target.lender.form
-    if isinstance(form, CompiledForm):
-        form = replace(form, packed=PackedWeights())
-    return replace(target, lender=replace(target.lender, form=form))
+        return load_tiny_drafter(Path(folder), kind, target, LIMITS.max_num_seqs)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.rigs.dflash_arms import apart
 from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_tensors, write_tiny_drafter
 from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, KVCacheConfig, SpeculationConfig
 from dflash.drafters.choice import EMBEDDED_DRAFTER
@@ -67,7 +66,7 @@ def load_pair(dtype: str, num_threads: int | None, folder: str) -> Pair:
 def _with_full_head(target: LoadedTarget, source: Path) -> DFlashDrafter:
     content = json.loads((source / "config.json").read_text(encoding="utf-8"))
     del content["draft_vocab_size"]
-    lender = apart(target).lender
+    lender = target.lender
     with TemporaryDirectory() as folder:
         written = write_tiny_drafter(
             Path(folder), TinyDrafter(), lender.config, content, tiny_drafter_tensors(content)

@@ -83,13 +83,12 @@ def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -
     pages = allocate_pages(config.attention, target.num_pages + max_runs, target.dtype)
     # The block of the last position of the longest sequence reaches beyond it.
     rotary = rotary_table(config.attention, target.max_model_len + config.block_size)
+    form = target.form.for_drafter()
     programs = (
         context_program(config),
         block_program(config, borrowed_names(config, target.program)),
     )
-    context, block = (
-        target.form.executor(Parts(program, weight, pages, rotary)) for program in programs
-    )
+    context, block = (form.executor(Parts(program, weight, pages, rotary)) for program in programs)
     return DFlashDrafter(
         config=config,
         context=context,

@@ -16,10 +16,17 @@ class PackedWeights:
     """Weights as the compiled kernels read them, by the names that operations give them.
 
     A drafter borrows its target's embedding table, and often its head, under the target's names:
-    executors made with one store read the same memory.
+    it reads the target's memory. What it names beyond those is its own, whatever other drafters of
+    this target name alike.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lent: "PackedWeights | None" = None) -> None:
+        """Start empty.
+
+        Args:
+            lent: Weights of another model, to be read where they have the name asked for.
+        """
+        self._lent = lent
         self._arena = Arena()
         self._packed: dict[_Key, Tensor] = {}
 
@@ -51,6 +58,8 @@ class PackedWeights:
                 key, build = ("plain", (name,), dtype), _plain
             case _:
                 return None
+        if self._lent is not None and key in self._lent._packed:
+            return self._lent._packed[key]
         if key not in self._packed:
             self._packed[key] = self._arena.copy(build([weight(name) for name in key[1]], dtype))
         return self._packed[key]

@@ -30,12 +30,15 @@ class Checkpoint:
 
 def test_what_two_programs_name_is_read_and_packed_once():
     store, target, drafter = PackedWeights(), Checkpoint(), Checkpoint()
+    borrowing = PackedWeights(lent=store)
     embed, head = Embed("table", "residual"), Linear("normed", ("table",), "logits")
 
     first = [store.of(each, target, torch.bfloat16) for each in (embed, head)]
     again = [
-        store.of(Embed("table", "elsewhere"), drafter, torch.bfloat16),
-        store.of(Linear("rows", ("table",), "logits", Epilogue.FLOAT32), drafter, torch.bfloat16),
+        borrowing.of(Embed("table", "elsewhere"), drafter, torch.bfloat16),
+        borrowing.of(
+            Linear("rows", ("table",), "logits", Epilogue.FLOAT32), drafter, torch.bfloat16
+        ),
     ]
 
     assert target.read == ["table", "table"]
@@ -44,6 +47,19 @@ def test_what_two_programs_name_is_read_and_packed_once():
         assert one is not None
         assert other is not None
         assert one.data_ptr() == other.data_ptr()
+
+
+def test_two_drafters_of_one_target_keep_weights_of_one_name_apart():
+    store = PackedWeights()
+    first, second = PackedWeights(lent=store), PackedWeights(lent=store)
+    norm = RmsNorm("x", "norm", "y", 1e-6)
+
+    one = first.of(norm, lambda _name: torch.ones(32), torch.float32)
+    other = second.of(norm, lambda _name: torch.zeros(32), torch.float32)
+
+    assert torch.equal(one, torch.ones(32))
+    assert torch.equal(other, torch.zeros(32))
+    assert torch.equal(first.of(norm, WEIGHTS.__getitem__, torch.float32), one)
 
 
 def test_each_layout_and_type_is_a_tensor_of_its_own():
