@@ -4,7 +4,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 CONFIG ?= serve_config.yaml
-BENCH ?= exactness storm http
+BENCH ?= exactness storm law faults speculation http
 ARGS ?= --quick
 PYTEST_ARGS ?=
 
