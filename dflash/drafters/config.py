@@ -241,7 +241,7 @@ def _mask_token_id(values: Mapping[str, Any], vocab_size: int) -> int:
 def _target_layer_ids(values: Mapping[str, Any], num_layers: int) -> tuple[int, ...]:
     ids = values.get("target_layer_ids")
     if ids is None:
-        return _default_taps(positive_int(values, "num_target_layers"), num_layers)
+        return default_taps(positive_int(values, "num_target_layers"), num_layers)
     if not isinstance(ids, list) or not ids or not all(is_int(i) and i >= 0 for i in ids):
         raise CheckpointError(
             f"target_layer_ids must list target layers counted from 0, got {ids!r}"
@@ -249,12 +249,12 @@ def _target_layer_ids(values: Mapping[str, Any], num_layers: int) -> tuple[int, 
     return tuple(ids)
 
 
-def _default_taps(num_target_layers: int, num_layers: int) -> tuple[int, ...]:
+def default_taps(num_target_layers: int, num_taps: int) -> tuple[int, ...]:
     """Return the taps of a checkpoint that names none: spread from layer 1 to the third last."""
-    if num_layers == 1:
+    if num_taps == 1:
         return (num_target_layers // 2,)
-    step = (num_target_layers - 4) / (num_layers - 1)
-    return tuple(round(1 + index * step) for index in range(num_layers))
+    step = (num_target_layers - 4) / (num_taps - 1)
+    return tuple(round(1 + index * step) for index in range(num_taps))
 
 
 def _draft_vocab_size(values: Mapping[str, Any], vocab_size: int, num_candidates: int) -> int:

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from dflash.cache_folder import sha256_of
 from dflash.config import EMBEDDED_MODEL, Dtype, EngineConfig, EngineLimits, KVCacheConfig
+from dflash.drafters.config import default_taps
 from dflash.engine import Engine
 from dflash.errors import ConfigError, EngineError
 from dflash.load import load_target
@@ -26,6 +27,7 @@ from dflash.train.prompts.mix import Prompt
 from dflash.train.sequences import Manifest, SequenceFolder, TappedSequence
 
 _GIB = 1 << 30
+_NUM_TAPS = 5
 
 
 @dataclass(slots=True)
@@ -148,20 +150,16 @@ class Regeneration:
         dialogue.messages.append({"role": "assistant", "content": text})
 
 
-def default_taps(num_layers: int, num_taps: int = 5) -> tuple[int, ...]:
-    """Return the layers that published drafters tap where their config names none.
-
-    They are spread from the second layer to the third from the end, rounded half to even. Source:
-    z-lab/dflash, its reference model's default.
+def taps_by_rule(num_layers: int) -> tuple[int, ...]:
+    """Return five layers to tap, spread as in published drafters whose config names none.
 
     Raises:
         ConfigError: There are too few layers to spread them.
     """
-    step = (num_layers - 4) / (num_taps - 1)
-    taps = tuple(round(1 + rank * step) for rank in range(num_taps))
-    if len(set(taps)) < num_taps or taps[0] > taps[-1]:
+    taps = default_taps(num_layers, _NUM_TAPS)
+    if len(set(taps)) < _NUM_TAPS or taps[0] > taps[-1]:
         raise ConfigError(
-            f"the target has {num_layers} layers, too few for {num_taps} taps by rule; name them "
+            f"the target has {num_layers} layers, too few for {_NUM_TAPS} taps by rule; name them "
             "with --taps"
         )
     return taps
@@ -267,7 +265,7 @@ def _regenerate(settings: argparse.Namespace) -> bool:
             limits=limits,
         )
     )
-    taps = settings.taps or default_taps(target.runner.facts.num_layers)
+    taps = settings.taps or taps_by_rule(target.runner.facts.num_layers)
     folder = SequenceFolder(settings.out)
     folder.claim(
         Manifest(

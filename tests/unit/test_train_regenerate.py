@@ -19,7 +19,7 @@ from dflash.train.answer_sampling import Sampling
 from dflash.train.conversation import Conversation
 from dflash.train.prompts.file import line_of
 from dflash.train.prompts.mix import Prompt
-from dflash.train.regenerate import Regeneration, default_taps, fill_folder
+from dflash.train.regenerate import Regeneration, fill_folder, taps_by_rule
 from dflash.train.sequences import SequenceFolder
 from tests.rigs.byte_tokenizer import write_tokenizer
 from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
@@ -253,11 +253,11 @@ def test_the_bound_on_disk_stops_the_run_and_a_larger_one_lets_it_go_on(folder, 
 
 
 def test_default_taps_are_those_of_published_drafters():
-    assert default_taps(30) == (1, 8, 14, 20, 27)
-    assert default_taps(36) == (1, 9, 17, 25, 33)
-    assert default_taps(64) == (1, 16, 31, 46, 61)
+    assert taps_by_rule(30) == (1, 8, 14, 20, 27)
+    assert taps_by_rule(36) == (1, 9, 17, 25, 33)
+    assert taps_by_rule(64) == (1, 16, 31, 46, 61)
     with pytest.raises(ConfigError, match=r"2 layers, too few for 5 taps.*--taps"):
-        default_taps(2)
+        taps_by_rule(2)
 
 
 def test_the_command_writes_shards_and_says_what_made_them(folder, tmp_path, capsys):
