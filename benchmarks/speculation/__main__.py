@@ -22,9 +22,10 @@ from benchmarks.speculation.summary import (
     grid_figures,
     grid_tables,
 )
-from benchmarks.speculation.tasks import MIX, TaskFileError, Turns, read_tasks, sample
+from benchmarks.speculation.tasks import MIX, Turns, read_tasks, sample
 from benchmarks.speculation.visits import Acceptance, Load, Visit, ids_that_differ
 from dflash.config import AUTO_DRAFTER, Dtype
+from dflash.errors import EngineError
 from dflash.train.prompts.mix import held_out_prompts
 
 _ACCEPTANCE_CONCURRENCY = 8
@@ -81,7 +82,7 @@ def measure(options: Options) -> Result:
     try:
         tasks = _tasks(arguments.tasks, extent)
         pair = load_pair(arguments.dtype, arguments.threads, arguments.drafter)
-    except (TaskFileError, PairAbsentError) as error:
+    except (EngineError, PairAbsentError) as error:
         sys.exit(str(error))
     run = _Run(pair, extent)
     found = run.acceptance(tasks, arguments.temperature)

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dflash.errors import ConfigError, EngineError
-from dflash.train.prompts.file import read_prompts
+from dflash.errors import EngineError
+from dflash.train.prompts.file import read_prompts, task_files
 from dflash.train.prompts.mix import Prompt
 
 GRAM_WORDS = 13
@@ -33,14 +33,9 @@ def grams_of_tasks(folder: Path) -> dict[str, str]:
     Raises:
         ConfigError: There is no such file, or one of them is damaged.
     """
-    paths = sorted(folder.glob("*.jsonl"))
-    if not paths:
-        raise ConfigError(
-            f"--tasks is {folder}, which holds no .jsonl file; name the tasks' folder"
-        )
     return {
         gram: path.name
-        for path in paths
+        for path in task_files(folder)
         for prompt in read_prompts(path)
         for gram in grams_in(prompt)
     }

@@ -217,7 +217,10 @@ def test_prompts_survive_their_file(tmp_path):
     assert list(read_prompts(file)) == written
 
 
-@pytest.mark.parametrize("line", ["no JSON", "[]", '{"turns": 3}', '{"prompt": "x"}'])
+@pytest.mark.parametrize(
+    "line",
+    ["no JSON", "[]", '{"turns": 3}', '{"turns": []}', '{"turns": "a"}', '{"turns": [1]}', "{}"],
+)
 def test_a_line_that_is_no_prompt_is_named(tmp_path, line):
     file = tmp_path / "prompts.jsonl"
     file.write_text('{"turns": ["fine"]}\n' + line + "\n")

@@ -28,11 +28,28 @@ def read_prompts(path: Path) -> Iterator[Prompt]:
         raise ConfigError(f"cannot read the prompts in {path}: {error}") from error
 
 
+def task_files(folder: Path) -> list[Path]:
+    """Return the ``*.jsonl`` files of a folder of tasks, by name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    paths = sorted(folder.glob("*.jsonl"))
+    if not paths:
+        raise ConfigError(
+            f"--tasks is {folder}, which holds no .jsonl file; name the tasks' folder"
+        )
+    return paths
+
+
 def _prompt_of(line: str, place: str) -> Prompt:
     try:
         content = json.loads(line)
-        return Prompt(content.get("kind", "other"), tuple(map(str, content["turns"])))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        kind, turns = content.get("kind", "other"), content["turns"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        kind, turns = "", None
+    if not turns or not isinstance(turns, list) or not all(isinstance(t, str) for t in turns):
         raise ConfigError(
-            f'{place}: expected {{"turns": ["..."]}}, got {line.strip()[:60]!r}'
-        ) from error
+            f'{place}: expected {{"turns": ["..."]}} with a turn or more, got {line.strip()[:60]!r}'
+        )
+    return Prompt(str(kind), tuple(turns))
