@@ -158,10 +158,6 @@ def num_tokens_of(response: bytes) -> int:
     return usage["completion_tokens"]
 
 
-def _end_of(text: bytes) -> str:
-    return text[-300:].decode("utf-8", "replace")
-
-
 def _unchunked(body: bytes) -> bytes:
     """Return the body without the sizes between its parts."""
     parts: list[bytes] = []

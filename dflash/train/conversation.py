@@ -80,10 +80,7 @@ def _compiled(source: str) -> Template:
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.filters.update(tojson=_as_json)
-    environment.globals.update(
-        raise_exception=_refuse,
-        strftime_now=lambda form: datetime.now().astimezone().strftime(form),
-    )
+    environment.globals.update(raise_exception=_refuse, strftime_now=_now)
     return environment.from_string(source)
 
 
