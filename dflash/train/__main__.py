@@ -12,14 +12,14 @@ import torch
 from dflash.cache_folder import cache_dir_from
 from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError, ConfigError, EngineError
-from dflash.models.checkpoint import open_checkpoint
+from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import ModelConfig
 from dflash.train.device import training_device
 from dflash.train.export import export_drafter
 from dflash.train.fit import Outlets, fit
 from dflash.train.frozen import frozen_target, indispensable_ids
 from dflash.train.model import Drafter
-from dflash.train.run_state import load_state
+from dflash.train.run_state import RunState, load_state
 from dflash.train.sequences import SequenceFolder
 from dflash.train.shape import DrafterShape
 from dflash.train.shortlist import shortlist
@@ -99,18 +99,15 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
 def _fit(options: argparse.Namespace) -> None:
     device = training_device(options.device)
     checkpoint = open_checkpoint(options.model, cache_dir_from(None))
-    manifest = SequenceFolder(options.sequences).manifest()
-    if manifest.fingerprint != checkpoint.fingerprint:
-        raise ConfigError(
-            f"--sequences {options.sequences} was made by another checkpoint than --model "
-            f"{options.model}; name the model that made it ({manifest.model})"
-        )
-    sequences = StoredSequences(options.sequences)
+    taps = SequenceFolder(options.sequences).manifest().taps
+    sequences = _stored("--sequences", options.sequences, checkpoint, taps)
+    held_out = _stored("--held-out", options.held_out, checkpoint, taps)
     state = load_state(options.run)
     if state:
+        _check_state(state, options.run, checkpoint, taps)
         shape, ids = state.shape, state.shortlist
     else:
-        shape = _shape(checkpoint.config, manifest.taps, options)
+        shape = _shape(checkpoint.config, taps, options)
         counts = sequences.response_counts(shape.vocab_size)
         ids = shortlist(counts, indispensable_ids(checkpoint), options.draft_vocab_size)
     last_tap = None if options.labels_only else shape.target_layer_ids[-1]
@@ -123,9 +120,40 @@ def _fit(options: argparse.Namespace) -> None:
     trainer = Trainer(drafter.to(device), target, _plan(options))
     if state:
         trainer.restore(state)
-    held_out = StoredSequences(options.held_out).spread(options.held_out_sequences)
     outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
-    fit(trainer, sequences, held_out, outlets)
+    fit(trainer, sequences, held_out.spread(options.held_out_sequences), outlets)
+
+
+def _stored(
+    option: str, folder: Path, checkpoint: Checkpoint, taps: tuple[int, ...]
+) -> StoredSequences:
+    """Return a folder's sequences, which must be this target's, of these taps, and some."""
+    manifest = SequenceFolder(folder).manifest()
+    if manifest.fingerprint != checkpoint.fingerprint:
+        raise ConfigError(
+            f"{option} {folder} was made by another checkpoint than --model names; name the model "
+            f"that made it ({manifest.model})"
+        )
+    if manifest.taps != taps:
+        raise ConfigError(
+            f"{option} {folder} holds taps {manifest.taps}, --sequences holds {taps}; regenerate "
+            "one of them with the --taps of the other"
+        )
+    sequences = StoredSequences(folder)
+    if not len(sequences):
+        raise ConfigError(
+            f"{option} {folder} holds no answer of two tokens or more yet; regenerate a shard first"
+        )
+    return sequences
+
+
+def _check_state(state: RunState, run: Path, checkpoint: Checkpoint, taps: tuple[int, ...]) -> None:
+    found = (state.target_fingerprint, state.shape.target_layer_ids)
+    if found != (checkpoint.fingerprint, taps):
+        raise ConfigError(
+            f"--run {run} holds a drafter of another target or of other taps than --sequences; "
+            "name another folder to begin a run"
+        )
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -149,6 +177,11 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _shape(config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace) -> DrafterShape:
+    if not 0 <= options.mask_token_id < config.vocab_size:
+        raise ConfigError(
+            f"--mask-token-id is {options.mask_token_id}, this target's ids are 0 to "
+            f"{config.vocab_size - 1}; name one that no text of it holds"
+        )
     return DrafterShape(
         hidden_size=config.hidden_size,
         intermediate_size=config.intermediate_size,

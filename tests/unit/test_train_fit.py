@@ -15,7 +15,7 @@ from dflash.models.checkpoint import open_checkpoint
 from dflash.train.__main__ import main
 from dflash.train.answer_sampling import Sampling
 from dflash.train.device import training_device
-from dflash.train.run_state import load_state
+from dflash.train.run_state import load_state, save_state
 from dflash.train.sequences import Manifest, SequenceFolder, TappedSequence
 from dflash.train.stored import StoredSequences
 from tests.rigs.byte_tokenizer import byte_level_tokenizer
@@ -204,15 +204,48 @@ def with_devices(monkeypatch: pytest.MonkeyPatch, devices: int) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
 
 
+@pytest.mark.parametrize("option", ["--sequences", "--held-out"])
 def test_sequences_of_another_checkpoint_are_refused(
-    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture, option: str
 ) -> None:
     stored(tmp_path / "sequences", fingerprint="another's")
     fit = arguments(tmp_path / "elsewhere", target, steps=1)
-    fit[fit.index("--sequences") + 1] = str(tmp_path / "sequences")
+    fit[fit.index(option) + 1] = str(tmp_path / "sequences")
     assert main(fit) == 1
-    assert "was made by another checkpoint" in caplog.text
+    assert f"{option} {tmp_path}/sequences was made by another checkpoint" in caplog.text
     assert not (tmp_path / "elsewhere" / "run").exists()
+
+
+@pytest.mark.parametrize("option", ["--sequences", "--held-out"])
+def test_a_folder_that_holds_nothing_to_learn_is_refused(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture, option: str
+) -> None:
+    fit = arguments(tmp_path, target, steps=1)
+    stored(tmp_path / "empty", open_checkpoint(str(target), tmp_path).fingerprint, shards=0)
+    fit[fit.index(option) + 1] = str(tmp_path / "empty")
+    assert main(fit) == 1
+    assert f"{option} {tmp_path}/empty holds no answer" in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mask_that_the_target_does_not_have_is_refused(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = arguments(tmp_path, target, steps=1)
+    fit[fit.index("--mask-token-id") + 1] = str(VOCABULARY)
+    assert main(fit) == 1
+    assert "--mask-token-id is 320, this target's ids are 0 to 319" in caplog.text
+
+
+def test_a_run_of_another_target_does_not_go_on(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = arguments(tmp_path, target, steps=1)
+    assert main(fit) == 0
+    state = load_state(tmp_path / "run")
+    save_state(tmp_path / "run", replace(state, target_fingerprint="another's"))
+    assert main(fit) == 1
+    assert "holds a drafter of another target" in caplog.text
 
 
 def test_an_export_of_nothing_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
