@@ -17,6 +17,7 @@ from benchmarks.speculation.summary import (
     Grid,
     acceptance_figures,
     acceptance_table,
+    cost_table,
     draft_over_plain_step,
     drafter_cost,
     grid_figures,
@@ -110,7 +111,11 @@ def measure(options: Options) -> Result:
                 for (task, temperature), acceptance in found.items()
             ],
         },
-        tables=(*grid_tables(grid), acceptance_table(found, most, _ACCEPTANCE_CONCURRENCY)),
+        tables=(
+            *grid_tables(grid),
+            cost_table(grid),
+            acceptance_table(found, most, _ACCEPTANCE_CONCURRENCY),
+        ),
         notes=("draft_over_plain_step_at_1_full_head is of a drafter with random weights",)
         if pair.full_head_drafter
         else (),

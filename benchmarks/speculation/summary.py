@@ -92,8 +92,33 @@ def drafter_cost(grid: Grid) -> float:
 def draft_over_plain_step(drafting: Sequence[Visit], plain: Sequence[Visit]) -> float:
     """Return the drafter's median time in a step that drafts over the median plain step."""
     passes = [seconds for visit in drafting for seconds in visit.draft_s if seconds > 0.0]
-    steps = [seconds for visit in plain for seconds in visit.decode_step_s]
-    return statistics.median(passes) / statistics.median(steps)
+    return statistics.median(passes) / _median_step_s(plain)
+
+
+def _median_step_s(visits: Sequence[Visit]) -> float:
+    return statistics.median(seconds for visit in visits for seconds in visit.decode_step_s)
+
+
+def cost_table(grid: Grid) -> Table:
+    """Return what a decode step costs at each width and load of our mix, greedy, in plain steps.
+
+    The drafter's part stands beside it; what is left is the target's step over the verified width.
+    """
+    loads = [load for load in grid.of_task(MIX) if load.temperature == 0.0]
+    rows = []
+    for arm in grid.arms:
+        cells = [arm.name]
+        for load in loads:
+            visits = grid.of(load, arm.name)
+            plain = [*grid.of(load, PLAIN), *grid.of(load, PLAIN_AGAIN)]
+            cells.append(f"{_median_step_s(visits) / _median_step_s(plain):.2f}")
+            cells.append(f"{draft_over_plain_step(visits, plain):.2f}" if arm.draft_length else "-")
+        rows.append(tuple(cells))
+    return Table(
+        "Cost of a decode step, and of the drafter in it, in plain steps of the same load",
+        ("arm", *(f"{what} at {x.concurrency}" for x in loads for what in ("step", "drafter"))),
+        tuple(rows),
+    )
 
 
 def grid_tables(grid: Grid) -> tuple[Table, ...]:

@@ -17,6 +17,7 @@ from benchmarks.speculation.summary import (
     Grid,
     acceptance_figures,
     acceptance_table,
+    cost_table,
     draft_over_plain_step,
     drafter_cost,
     grid_figures,
@@ -116,13 +117,19 @@ def test_a_pass_of_the_drafter_is_priced_in_plain_steps_without_the_steps_that_d
     assert draft_over_plain_step([drafting], [plain]) == pytest.approx(0.2)
 
 
-def test_the_widest_pass_is_priced_at_one_greedy_request():
+def test_passes_and_steps_are_priced_in_plain_steps_of_a_greedy_load():
     steps = {PLAIN: (0.010,), "1 drafts": (0.020,), "7 drafts": (0.020,), PLAIN_AGAIN: (0.012,)}
     drafts = {"1 drafts": (0.001,), "7 drafts": (0.0022,)}
     greedy = [visit(arm, 9.0, steps=s, drafts=drafts.get(arm, (0.0,))) for arm, s in steps.items()]
     other = [visit(arm, 9.0, load=AT_8_WARM, steps=(1.0,), drafts=(1.0,)) for arm in steps]
 
-    assert drafter_cost(Grid([*other, *greedy], ARMS)) == pytest.approx(0.2)
+    grid = Grid([*other, *greedy], ARMS)
+
+    assert drafter_cost(grid) == pytest.approx(0.2)
+    table = cost_table(grid)
+    assert table.columns == ("arm", "step at 1", "drafter at 1")
+    assert table.rows[1:3] == (("1 drafts", "1.82", "0.09"), ("7 drafts", "1.82", "0.20"))
+    assert table.rows[0] == ("plain", "0.91", "-")
 
 
 def test_acceptance_counts_the_extra_token_and_each_position_by_those_that_reached_it():
