@@ -14,12 +14,10 @@ from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.dflash_program import LOGITS
 from dflash.drafters.load import Lender, load_drafter
-from dflash.forms import CompiledForm, TorchForm
-from dflash.kernels.build import native_build
-from dflash.kernels.torch_forms import FixedRows, OneQuery
 from dflash.models.config import model_config_from_json
 from dflash.program import AttentionShape, Buffer, Embed, Epilogue, Linear, Program
 from tests.reference import dflash_formulas as formulas
+from tests.rigs.both_forms import form_named
 from tests.rigs.tiny_checkpoint import TINY_CONFIG
 
 NUMBERS = json.loads(Path(__file__).with_name("dflash_reference.json").read_text())
@@ -38,15 +36,6 @@ class Recorder:
         outputs = self._executor.run(batch)
         self.outputs = {name: rows.clone() for name, rows in outputs.items()}
         return outputs
-
-
-def form_named(name):
-    if name == "torch":
-        return TorchForm(FixedRows(8), OneQuery())
-    build = native_build()
-    if build.library is None:
-        pytest.skip(f"no compiled kernels: {build.why_unavailable}")
-    return CompiledForm(build.library, num_threads=1)
 
 
 def target_program() -> Program:

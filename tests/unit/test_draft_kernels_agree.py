@@ -7,6 +7,7 @@ import torch
 
 from dflash.batch import Run, batch_from_runs
 from dflash.errors import KernelError
+from dflash.kernels.torch_drafts import convolved
 from dflash.program import (
     AttendBlock,
     Convolve,
@@ -184,13 +185,25 @@ def convolve_case(channels, side, epilogue, dst="convolved"):
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("epilogue", [Epilogue.STORE, Epilogue.ADD])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_convolution_stays_inside_its_block(channels, side, epilogue, dtype):
+def test_both_forms_convolve_blocks_of_any_size_alike(channels, side, epilogue, dtype):
     case = convolve_case(channels, side, epilogue)
     for size in (1, 2, 7, 8, 16):
         rows = random_rows(3 * size, case.width, seed=size).to(dtype)
         batch = blocks((0, 0, 0), ((), (), ()), size, rows)
         (compiled, _), (reference, _) = both(case, batch, dtype)
         assert_close(compiled["convolved"], reference["convolved"], dtype)
+
+
+def test_a_convolution_starts_anew_in_every_block():
+    generator = torch.Generator().manual_seed(0)
+    rows, kernels = (torch.randn(8, width, generator=generator) for width in (32, 4))
+    base = torch.randn(2, 32, generator=generator)
+
+    whole = convolved(rows, kernels, base, 4)
+
+    for first in (0, 4):
+        own = slice(first, first + 4)
+        assert torch.equal(whole[own], convolved(rows[own], kernels[own], base, 4))
 
 
 def test_rows_can_be_convolved_in_place():
@@ -212,19 +225,21 @@ def test_the_published_vector_of_the_convolution():
     projection = 0.02 * torch.sin(0.5 * torch.arange(8.0)[:, None] + 0.2 * channel)
     kernel = x @ projection.T
 
-    def convolved(side, rows):
+    def convolve(side, rows):
         case = replace(convolve_case(32, side, Epilogue.STORE), weights={"base": base})
         features = torch.cat([rows, kernel, torch.zeros_like(rows)], dim=1)
         batch = blocks((0,), ((),), 3, features)
         return both(case, batch, torch.float32)[0][0]["convolved"]
 
-    y = convolved(0, x)
-    z = convolved(1, 2 * y)
+    y = convolve(0, x)
+    z = convolve(1, 2 * y)
 
     assert y[1, 0].item() == pytest.approx(0.41673835, abs=1e-6)
     assert y[2, 31].item() == pytest.approx(-0.92095616, abs=1e-6)
-    assert z[1, 31].item() == pytest.approx(-0.91362889, abs=1e-6)
-    assert z[2, 16].item() == pytest.approx(0.70564476, abs=1e-6)
+    expected = [(0, 31, -0.43842797), (1, 0, 0.68840099), (1, 31, -0.91362889)]
+    expected += [(2, 0, 1.19877545), (2, 16, 0.70564476), (2, 31, -1.20549095)]
+    for row, at, value in expected:
+        assert z[row, at].item() == pytest.approx(value, abs=1e-6)
     assert z.sum().item() == pytest.approx(69.74918239, abs=1e-4)
 
 

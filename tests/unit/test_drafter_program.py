@@ -12,24 +12,17 @@ from benchmarks.rigs.tiny_drafter import (
     write_tiny_drafter,
 )
 from dflash.drafters import load
-from dflash.drafters.base import ContextRows, DraftRow
-from dflash.drafters.borrowed import borrowed_names
-from dflash.drafters.config import dflash_config_from_json
-from dflash.drafters.dflash_program import LOGITS, block_program, context_program
+from dflash.drafters.base import ContextRows
 from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
 from dflash.errors import CheckpointError
-from dflash.forms import CompiledForm, TorchForm
-from dflash.kernels.build import native_build
-from dflash.kernels.torch_drafts import convolved
-from dflash.kernels.torch_forms import FixedRows, OneQuery
 from dflash.models.config import model_config_from_json
 from dflash.models.registry import program_for
-from dflash.program import Attend, Convolve, Embed, Linear
+from tests.rigs.both_forms import form_named
+from tests.rigs.loaded_drafter import Loaded, row
 from tests.rigs.tiny_checkpoint import TINY_CONFIG, tiny_tensors
 
 TARGET = model_config_from_json(TINY_CONFIG)
 WINDOW, NUM_PAGES, MAX_RUNS = 18, 9, 3
-PAGES = (5, 0, 7, 2)
 KINDS = {
     "v1": TinyDrafter(version=1),
     "v2": TinyDrafter(),
@@ -37,50 +30,6 @@ KINDS = {
     "v2 causal window": TinyDrafter(window=WINDOW, is_causal=True),
     "v2 reduced": TinyDrafter(draft_vocab_size=24),
 }
-
-
-class Loaded:
-    """A drafter with its pages, and the last logits of its block."""
-
-    def __init__(self, drafter, pages):
-        self.pages = pages
-        self.logits = torch.empty(0)
-        self.num_passes = 0
-        self.drafter = replace(drafter, block=self)
-        self._block = drafter.block
-
-    def run(self, batch):
-        outputs = self._block.run(batch)
-        self.logits = outputs[LOGITS].clone()
-        self.num_passes += 1
-        return outputs
-
-    def observe(self, features, start, rows, pages=PAGES):
-        self.drafter.observe(features, [ContextRows(start, pages, rows)])
-
-    def logits_at(self, position, anchor=9, num_drafts=7):
-        self.drafter.propose([row(position, anchor, num_drafts)])
-        return self.logits
-
-    def context(self, position):
-        """Keys and values of the first tokens of the sequence in PAGES."""
-        tables = torch.tensor(PAGES)
-        keys = self.pages.keys[:, tables].permute(0, 2, 3, 1, 4).flatten(3)[..., :position]
-        values = self.pages.values[:, tables].transpose(1, 2).flatten(2, 3)[:, :, :position]
-        return keys.clone(), values.clone()
-
-
-def row(position, anchor=9, num_drafts=7, temperature=0.0, pages=PAGES) -> DraftRow:
-    return DraftRow(anchor, position, pages, num_drafts, temperature, 3, 0)
-
-
-def form_named(name):
-    if name == "torch":
-        return TorchForm(FixedRows(8), OneQuery())
-    build = native_build()
-    if build.library is None:
-        pytest.skip(f"no compiled kernels: {build.why_unavailable}")
-    return CompiledForm(build.library, num_threads=1)
 
 
 def lender(form, dtype=torch.float32) -> Lender:
@@ -332,66 +281,3 @@ def test_a_scale_of_the_embedding_is_applied_to_every_slot(loaded):
         one.observe(features(20), 0, range(20))
 
     assert not torch.allclose(scaled.logits_at(20), plain.logits_at(20), atol=0.1)
-
-
-def test_the_programs_hold_what_their_version_has_and_no_more():
-    for version in (1, 2):
-        kind = TinyDrafter(version=version)
-        config = dflash_config_from_json(tiny_drafter_json(kind, TARGET))
-        names = borrowed_names(config, program_for(TARGET))
-        context, block = context_program(config), block_program(config, names)
-
-        convolutions = [each for each in block.operations if isinstance(each, Convolve)]
-        assert len(convolutions) == (0 if version == 1 else 4 * kind.num_layers)
-        assert block.outputs == ((LOGITS,) if version == 1 else (LOGITS, "selector_state"))
-        assert context.outputs == ()
-        assert context.attention.num_heads == 0
-        assert not any(isinstance(each, Attend | Embed) for each in context.operations)
-
-
-def test_what_a_drafter_borrows_keeps_the_targets_names():
-    target = program_for(TARGET)
-    config = dflash_config_from_json(tiny_drafter_json(KINDS["v2"], TARGET))
-    reduced = dflash_config_from_json(tiny_drafter_json(KINDS["v2 reduced"], TARGET))
-    tables = {each.weight for each in target.operations if isinstance(each, Embed)}
-    matrices = {each.weights for each in target.operations if isinstance(each, Linear)}
-
-    names = borrowed_names(config, target)
-
-    assert names.embedding in tables
-    assert (names.head,) in matrices
-    assert borrowed_names(reduced, target).head.startswith("drafter.")
-
-
-def test_the_published_vector_of_the_convolution():
-    t, c = torch.arange(3.0, dtype=torch.float64), torch.arange(32.0, dtype=torch.float64)
-    x = torch.sin(0.37 * t[:, None] + 0.11 * c)
-    side, tap = torch.arange(2.0)[:, None, None], torch.arange(2.0)[None, :, None]
-    base = (tap == 0) + 0.01 * torch.cos(side + 2 * tap + 0.3 * c)
-    rows = torch.arange(8.0, dtype=torch.float64)
-    kernels = x @ (0.02 * torch.sin(0.5 * rows[:, None] + 0.2 * c)).T
-    inward, outward = kernels.chunk(2, dim=-1)
-
-    y = convolved(x, inward, base[0], 3)
-    z = convolved(2 * y, outward, base[1], 3)
-
-    close = {"abs": 1e-6}
-    assert y[1, 0].item() == pytest.approx(0.41673835, **close)
-    assert y[2, 31].item() == pytest.approx(-0.92095616, **close)
-    expected = [(0, 31, -0.43842797), (1, 0, 0.68840099), (1, 31, -0.91362889)]
-    expected += [(2, 0, 1.19877545), (2, 16, 0.70564476), (2, 31, -1.20549095)]
-    for slot, channel, value in expected:
-        assert z[slot, channel].item() == pytest.approx(value, **close)
-    assert z.sum().item() == pytest.approx(69.74918239, abs=1e-4)
-
-
-def test_a_convolution_starts_anew_in_every_block():
-    generator = torch.Generator().manual_seed(0)
-    rows, kernels = (torch.randn(8, width, generator=generator) for width in (32, 4))
-    base = torch.randn(2, 32, generator=generator)
-
-    whole = convolved(rows, kernels, base, 4)
-
-    for first in (0, 4):
-        own = slice(first, first + 4)
-        assert torch.equal(whole[own], convolved(rows[own], kernels[own], base, 4))
