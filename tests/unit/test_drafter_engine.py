@@ -1,5 +1,6 @@
 """A real drafter in a busy engine drafts what it drafts in a quiet one: its context is right."""
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from tests.rigs.tiny_checkpoint import write_tiny_checkpoint
 
 QUIET = EngineLimits(max_num_seqs=1, max_num_batched_tokens=128)
 BUSY = EngineLimits(max_num_seqs=6, max_num_batched_tokens=24)
+FULL = FixedPlanner(DraftPlan(7, context=ContextMode.WARM))
 SHARED = tuple(3 + (7 * i) % 41 for i in range(32))
 
 
@@ -54,6 +56,36 @@ def requests():
         yield GenerateRequest(str(index), prompt, 30, params, seed=index)
 
 
+def loaded(tmp_path, kind):
+    """Return a target, and a drafter for it that remembers."""
+    config = EngineConfig(
+        model=str(write_tiny_checkpoint(tmp_path / "model")),
+        dtype=Dtype.BFLOAT16,
+        num_threads=1,
+        cache_dir=str(tmp_path / "cache"),
+        kv_cache=KVCacheConfig(memory_gib=0.002),
+    )
+    target = load_target(config)
+    return target, Remembering(load_tiny_drafter(tmp_path / "drafter", kind, target, max_runs=4))
+
+
+def with_few_pages(target):
+    """Return the target with pages for little more than two requests, so that some lose theirs."""
+    return replace(
+        target.runner, facts=replace(target.runner.facts, num_pages=14, max_model_len=128)
+    )
+
+
+def assert_alike(some, others):
+    """Drafts at the same place begin alike, whatever their lengths."""
+    common = some.keys() & others.keys()
+    assert len(common) > 50
+    for key in common:
+        one, other = some[key], others[key]
+        shorter = min(len(one), len(other))
+        assert one[:shorter] == other[:shorter], key
+
+
 def served(engine, asked):
     ids = {request.request_id: [] for request in asked}
     num_preemptions = 0
@@ -75,34 +107,40 @@ def served(engine, asked):
     [TinyDrafter(version=1), TinyDrafter(window=20), TinyDrafter(draft_vocab_size=24)],
 )
 def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
-    config = EngineConfig(
-        model=str(write_tiny_checkpoint(tmp_path / "model")),
-        dtype=Dtype.BFLOAT16,
-        num_threads=1,
-        cache_dir=str(tmp_path / "cache"),
-        kv_cache=KVCacheConfig(memory_gib=0.002),
-    )
-    target = load_target(config)
-    drafter = Remembering(load_tiny_drafter(tmp_path / "drafter", kind, target, max_runs=4))
-    planner = FixedPlanner(DraftPlan(7, context=ContextMode.WARM))
+    target, drafter = loaded(tmp_path, kind)
 
     expected = {}
     for request in requests():
-        engine = Engine(target.runner, QUIET, drafter=drafter, planner=planner)
+        engine = Engine(target.runner, QUIET, drafter=drafter, planner=FULL)
         expected |= served(engine, [request])[0]
     quiet, drafter.proposed = drafter.proposed, {}
 
-    # Pages for little more than two of the requests, so that they are preempted.
-    few = replace(target.runner, facts=replace(target.runner.facts, num_pages=14))
-    few = replace(few, facts=replace(few.facts, max_model_len=128))
-    busy = Engine(few, BUSY, drafter=drafter, planner=Toggling())
+    busy = Engine(with_few_pages(target), BUSY, drafter=drafter, planner=Toggling())
     ids, num_preemptions = served(busy, list(requests()))
 
     assert ids == expected
     assert num_preemptions > 0
-    common = quiet.keys() & drafter.proposed.keys()
-    assert len(common) > 50
-    for key in common:
-        one, other = quiet[key], drafter.proposed[key]
-        shorter = min(len(one), len(other))
-        assert one[:shorter] == other[:shorter], key
+    assert_alike(quiet, drafter.proposed)
+
+
+def test_after_hundreds_of_short_requests_the_same_is_drafted_as_before(tmp_path):
+    target, drafter = loaded(tmp_path, TinyDrafter())
+    engine = Engine(with_few_pages(target), BUSY, drafter=drafter, planner=FULL)
+    expected, _ = served(engine, list(requests()))
+    before, drafter.proposed = drafter.proposed, {}
+
+    draw = random.Random(3)
+    for index in range(400):
+        prompt = tuple(draw.randrange(3, 44) for _ in range(draw.randrange(1, 40)))
+        params = SamplingParams(temperature=draw.choice((0.0, 1.0)))
+        engine.submit(GenerateRequest(f"short-{index}", prompt, draw.randrange(1, 9), params, 99))
+        for _ in range(draw.randrange(4)):
+            engine.step()
+        if draw.random() < 0.2:
+            engine.abort(f"short-{draw.randrange(index + 1)}")
+    while engine.has_work:
+        engine.step()
+
+    drafter.proposed = {}
+    assert served(engine, list(requests()))[0] == expected
+    assert_alike(before, drafter.proposed)
