@@ -213,7 +213,7 @@ def fill_folder(
 def main(arguments: list[str] | None = None) -> int:
     """Regenerate as the command line says and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m dflash.train.regenerate",
+        prog="dflashctl train regenerate",
         description="Let a target answer prompts and store its tapped layers. Resumable.",
     )
     parser.add_argument("--prompts", type=Path, required=True, help="file of prompts")

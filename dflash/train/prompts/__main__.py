@@ -1,4 +1,4 @@
-"""Writes prompts to a file: ``python -m dflash.train.prompts --count N --seed S --out FILE``."""
+"""Writes prompts to a file: ``dflashctl train prompts --count N --seed S --out FILE``."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ from dflash.train.prompts.mix import material, prompts
 def main(arguments: list[str] | None = None) -> int:
     """Write the prompts and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m dflash.train.prompts",
+        prog="dflashctl train prompts",
         description="Write prompts of our own making, one JSON object a line.",
     )
     parser.add_argument("--count", type=int, required=True, help="how many prompts")
