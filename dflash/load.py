@@ -80,7 +80,8 @@ def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         target.runner,
         config.limits,
         drafter=models.drafter,
-        planner=FixedPlanner(DraftPlan(length, context=context)),
+        # One block a step is drafted to its end, so that acceptance is known beyond the length.
+        planner=FixedPlanner(DraftPlan(length, context=context, num_graded=min(length, 1))),
         model_folder=target.model_folder,
         exactness=target.exactness,
         speculation=models.speculation,

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -162,7 +162,9 @@ class Trainer:
         )
 
     def restore(self, state: RunState) -> None:
-        """Go on from a state."""
+        """Go on from a state. Convolutions and selector that took part take part from here on."""
+        if state.second_version:
+            self.plan = replace(self.plan, second_version_at=0.0)
         self.drafter.load_state_dict(state.drafter)
         self._optimiser.load_state_dict(state.optimiser)
         self._draw.restore(state.draw)

@@ -224,3 +224,13 @@ def test_a_damaged_state_is_named(trained: Trainer, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(CheckpointError, match="remove it to start the run anew"):
         load_state(tmp_path)
+
+
+def test_a_longer_run_does_not_go_back_to_the_first_version() -> None:
+    trainer = trainer_of(PLAN)
+    for _ in range(7):
+        trainer.train_step([tiny_sequence(0)])
+    longer = trainer_of(replace(PLAN, steps=100))
+    longer.restore(trainer.state())
+    assert longer.progress < PLAN.second_version_at
+    assert longer.second_version
