@@ -17,8 +17,8 @@ from dflash.drafters.checkpoint import drafter_tensor_shapes, open_drafter_check
 from dflash.drafters.config import dflash_config_from_json
 from dflash.errors import CheckpointError
 from dflash.models.config import model_config_from_json
+from tests.rigs.published_drafters import MUSE_30B_V2, QWEN3_4B, QWEN3_8B, QWEN38_27B_V2
 from tests.rigs.tiny_checkpoint import TINY_CONFIG
-from tests.unit.test_drafter_config import MUSE_30B_V2, QWEN3_4B, QWEN3_8B, QWEN38_27B_V2
 
 TARGET = model_config_from_json(TINY_CONFIG)
 SECOND, REDUCED = TinyDrafter(), TinyDrafter(draft_vocab_size=24)
