@@ -1,38 +1,17 @@
 """Our forward against the library's, on a random model with every size unlike the others."""
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from dflash.batch import Run, batch_from_runs
 from dflash.kernels.build import native_build
 from dflash.models.checkpoint import open_checkpoint
 from dflash.models.registry import program_for
+from tests.rigs.random_llama import random_llama
 from tests.rigs.tiny_executor import logits_of, native_executor, torch_executor
 
 
 def test_logits_equal_those_of_transformers(tmp_path):
-    torch.manual_seed(0)
-    library = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=112,
-            hidden_size=96,
-            intermediate_size=160,
-            num_hidden_layers=3,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            head_dim=32,
-            rms_norm_eps=1e-5,
-            rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
-            max_position_embeddings=256,
-            tie_word_embeddings=False,
-        )
-    ).eval()
-    with torch.no_grad():
-        for name, weight in library.named_parameters():
-            if "norm" in name:
-                weight.uniform_(0.5, 1.5)
-            else:
-                weight.normal_(std=weight.shape[-1] ** -0.5)
+    library = random_llama(num_layers=3, tie_word_embeddings=False)
     library.save_pretrained(tmp_path)
     ids = torch.randint(112, (1, 50))
     with torch.no_grad():

@@ -2,41 +2,15 @@
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from dflash.models.checkpoint import open_checkpoint
 from dflash.train.teacher import teacher_of
-
-
-def random_llama() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    library = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=112,
-            hidden_size=96,
-            intermediate_size=160,
-            num_hidden_layers=4,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            head_dim=32,
-            rms_norm_eps=1e-5,
-            rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
-            max_position_embeddings=256,
-            tie_word_embeddings=True,
-        )
-    ).eval()
-    with torch.no_grad():
-        for name, weight in library.named_parameters():
-            if "norm" in name:
-                weight.uniform_(0.5, 1.5)
-            else:
-                weight.normal_(std=weight.shape[-1] ** -0.5)
-    return library
+from tests.rigs.random_llama import random_llama
 
 
 @torch.no_grad()
 def test_the_teacher_reads_from_a_tapped_layer_what_the_target_would_say(tmp_path):
-    library = random_llama()
+    library = random_llama(num_layers=4, tie_word_embeddings=True)
     library.save_pretrained(tmp_path)
     checkpoint = open_checkpoint(str(tmp_path), tmp_path)
     lengths = (20, 33)
