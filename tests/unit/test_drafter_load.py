@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.rigs.tiny_drafter import (
     TinyDrafter,
+    load_tiny_drafter,
     tiny_drafter_json,
     tiny_drafter_tensors,
     write_tiny_drafter,
@@ -27,6 +28,7 @@ from dflash.load import load_engine, load_models, load_target
 from dflash.memory import plan_memory
 from dflash.models.config import model_config_from_json
 from dflash.request import GenerateRequest, SamplingParams
+from tests.rigs.loaded_drafter import row
 from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
 
 TARGET = model_config_from_json(TINY_CONFIG)
@@ -66,6 +68,18 @@ def results_of(engine, temperature):
     return ids, num_drafted
 
 
+class Spy:
+    """Passes calls on and keeps how many draft tokens each row asked for."""
+
+    def __init__(self, drafter, asked):
+        self.observe = drafter.observe
+        self._drafter, self._asked = drafter, asked
+
+    def propose(self, rows):
+        self._asked.append([row.num_drafts for row in rows])
+        return self._drafter.propose(rows)
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("kind", [TinyDrafter(version=1), TinyDrafter(draft_vocab_size=24)])
 def test_an_engine_with_a_drafter_gives_the_ids_of_one_without(config, tmp_path, kind, temperature):
@@ -78,6 +92,33 @@ def test_an_engine_with_a_drafter_gives_the_ids_of_one_without(config, tmp_path,
     assert drafted == plain
     assert num_drafted > 20
     assert none_drafted == 0
+
+
+def test_a_served_engine_has_one_block_a_step_drafted_to_its_end(config):
+    engine = load_engine(with_drafter(config, config.speculation.drafter, draft_length=1))
+    asked = []
+    drafter = engine._drafting._drafter
+    engine._drafting._drafter = Spy(drafter, asked)
+    for name in ("a", "b"):
+        engine.submit(GenerateRequest(name, (3, 4, 5), 12, SamplingParams(), seed=7))
+    while engine.has_work:
+        engine.step()
+    both = [sorted(counts) for counts in asked if len(counts) == 2]
+    assert both
+    assert all(counts == [1, drafter.facts.max_draft_length] for counts in both)
+
+
+def test_two_drafters_of_one_target_draft_each_by_its_own_weights(config, tmp_path):
+    target = load_target(config)
+
+    def drafts(name, seed, beside):
+        kind = TinyDrafter(seed=seed)
+        drafter = load_tiny_drafter(tmp_path / name, kind, beside, max_runs=1)
+        return drafter.propose([row(0)])
+
+    second_alone = drafts("alone", 1, load_target(config))
+    assert drafts("first", 0, target) != second_alone
+    assert drafts("second", 1, target) == second_alone
 
 
 def test_a_drafter_takes_the_form_and_the_type_of_its_target(config):
