@@ -9,7 +9,7 @@ from torch import Tensor
 # The logits of so many rows are worked on at once: they fit the processor's cache.
 _ROWS_AT_ONCE = 512
 _SMALLEST_SHARE = 1e-30
-# How much of a row's loss is the target's distribution, where it is known.
+# How much of a row's gradient leads to the target's distribution, where it is known.
 _SOFT = 0.5
 
 
@@ -51,13 +51,13 @@ class DraftHead:
             hidden: ``[rows, hidden]``.
             labels: Target ids, every one of them in the shortlist, ``[rows]``.
             taught: What the target's head reads where it chooses the label, ``[rows, hidden]``:
-                each row learns the target's distribution over the shortlist as much as its
-                label. None learns the label alone.
+                the gradient leads as much to the target's distribution over the shortlist as to
+                the label. None learns the label alone.
             candidates: How many of the most likely ids to return.
 
         Returns:
-            The loss ``[rows]`` float32; the likelihood of the label ``[rows]`` float32; the most
-            likely target ids ``[rows, candidates]``.
+            The loss of the label ``[rows]`` float32; the likelihood of the label ``[rows]``
+            float32; the most likely target ids ``[rows, candidates]``.
         """
         losses, likelihoods, best = _CrossEntropy.apply(
             hidden, self.weight, self.rows[labels], taught, candidates
@@ -127,12 +127,9 @@ def _part(
     likelihoods = shares.gather(1, place).float().squeeze(1)
     losses = -likelihoods.clamp_min(_SMALLEST_SHARE).log()
     hard = 1.0
-    gradient = shares
     if taught is not None:
-        wanted = (taught @ weight.T).softmax(dim=-1)
-        soft = -(shares.clamp_min(_SMALLEST_SHARE).log() * wanted).sum(dim=-1).float()
+        # Only the gradient is made: the value would cost as much again, and is only looked at.
+        shares.sub_((taught @ weight.T).softmax(dim=-1), alpha=_SOFT)
         hard = 1.0 - _SOFT
-        losses = hard * losses + _SOFT * soft
-        gradient = shares - _SOFT * wanted
-    gradient.scatter_add_(1, place, torch.full_like(place, -hard, dtype=shares.dtype))
-    return losses, likelihoods, best, gradient @ weight
+    shares.scatter_add_(1, place, torch.full_like(place, -hard, dtype=shares.dtype))
+    return losses, likelihoods, best, shares @ weight

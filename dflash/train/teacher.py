@@ -75,14 +75,13 @@ class Teacher:
 
 
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    # A batch of one: without that axis the library takes its slow way.
     mixed = functional.scaled_dot_product_attention(
-        queries.transpose(0, 1),
-        keys.transpose(0, 1),
-        values.transpose(0, 1),
+        *(part.transpose(0, 1)[None] for part in (queries, keys, values)),
         is_causal=True,
         enable_gqa=True,
     )
-    return mixed.transpose(0, 1).flatten(1)
+    return mixed[0].transpose(0, 1).flatten(1)
 
 
 def teacher_of(config: ModelConfig, weight: Callable[[str], Tensor], last_tap: int) -> Teacher:

@@ -1,13 +1,14 @@
 """A run from the command line to a drafter's folder, over a checkpoint of a few kilobytes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dflash.drafters.checkpoint import open_drafter_checkpoint
 from dflash.errors import ConfigError
@@ -131,12 +132,20 @@ def fit_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], Else
     return run
 
 
+@pytest.fixture
+def plain_attention() -> Iterator[None]:
+    """The library's attention without the kernels that only one device has."""
+    with sdpa_kernel(SDPBackend.MATH):
+        yield
+
+
 def results(folder: Path) -> tuple[list[dict], bytes]:
     lines = (folder / "run" / "curve.jsonl").read_text().splitlines()
     curve = [{**json.loads(line), "elapsed_s": None} for line in lines]
     return curve, (folder / "drafter" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.usefixtures("plain_attention")
 @pytest.mark.parametrize("more", [[], ["--decay", "4"], ["--labels-only"]])
 def test_a_run_keeps_to_its_device_and_comes_to_the_same(
     tmp_path: Path, target: Path, fit_elsewhere, more: list[str]
@@ -149,6 +158,7 @@ def test_a_run_keeps_to_its_device_and_comes_to_the_same(
     assert results(there) == results(here)
 
 
+@pytest.mark.usefixtures("plain_attention")
 # The library takes the label for a device that holds no numbers; this one does.
 @pytest.mark.filterwarnings("ignore:.*which is a no-op:UserWarning")
 def test_a_run_goes_on_from_its_state_on_another_device(

@@ -243,6 +243,26 @@ def test_the_head_gives_the_loss_and_gradient_of_plain_cross_entropy() -> None:
     assert torch.equal(best, ids[logits.topk(3).indices])
 
 
+def test_a_taught_row_is_drawn_halfway_to_the_targets_distribution() -> None:
+    source = torch.Generator().manual_seed(3)
+    hidden, taught = (torch.randn(9, 32, generator=source) for _ in range(2))
+    ids = torch.tensor([2, 3, 5, 7, 11, 13, 17, 19])
+    head, labels = draft_head(tiny_embedding(), ids), ids[torch.arange(9) % 8]
+
+    ours = hidden.clone().requires_grad_()
+    losses, _, _ = head.cross_entropy(ours, labels, taught, 0)
+    losses.sum().backward()
+
+    plain = hidden.clone().requires_grad_()
+    logits, wanted = plain @ tiny_embedding()[ids].T, taught @ tiny_embedding()[ids].T
+    of_label = functional.cross_entropy(logits, head.rows[labels], reduction="none")
+    of_target = functional.cross_entropy(logits, wanted.softmax(dim=-1), reduction="none")
+    (0.5 * of_label + 0.5 * of_target).sum().backward()
+
+    torch.testing.assert_close(losses, of_label)
+    torch.testing.assert_close(ours.grad, plain.grad)
+
+
 @pytest.mark.parametrize("window", [3, 5, 9])
 def test_a_block_sees_only_the_context_nearer_than_the_window(window: int):
     shape = replace(TINY_SHAPE, sliding_window=window)
