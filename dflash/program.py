@@ -11,6 +11,9 @@ from enum import StrEnum
 
 from dflash.errors import CheckpointError
 
+EMBEDDING_TAP = -1
+"""The tap of the rows that the first layer reads: the embedded tokens."""
+
 
 class Rows(StrEnum):
     """What the rows of a buffer stand for."""
@@ -86,11 +89,21 @@ class RotateAndStore:
 
 @dataclass(frozen=True, slots=True)
 class Attend:
-    """Causal attention of each row over its own sequence's pages."""
+    """Causal attention of each row over its own sequence's pages.
+
+    Attributes:
+        qkv: Buffer of ``[queries | keys | values]``.
+        dst: Where the attended rows go.
+        layer: Layer of the pages.
+        first: First position that has keys; rows lie at or after it.
+        window: Keys must be nearer than this many positions; None sees all.
+    """
 
     qkv: str
     dst: str
     layer: int
+    first: int = 0
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +115,12 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class HeadNorm:
-    """RMS norm over each of some heads in place, before they are rotated.
+    """RMS norm over each of some parts of a row in place, such as heads before they are rotated.
 
     Attributes:
-        heads: Buffer of heads side by side, ``[queries | keys | values]``.
-        weight: ``[head_dim]``.
-        first: First head to norm.
+        heads: Buffer of parts side by side, all as wide as the weight.
+        weight: ``[width of a part]``.
+        first: First part to norm.
         count: How many.
         eps: Added to the mean square.
     """
@@ -189,7 +202,10 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """Hand out a layer's output rows; skipped in steps that do not ask for it."""
+    """Hand out a layer's output rows; skipped in steps that do not ask for it.
+
+    Layers count from 0; `EMBEDDING_TAP` is what the first of them reads.
+    """
 
     src: str
     layer: int

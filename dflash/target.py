@@ -19,7 +19,8 @@ class TargetFacts:
         eos_token_ids: Ids that end a sequence unless ``ignore_eos``.
         page_size: Tokens a KV page holds.
         num_pages: KV pages the target allocated.
-        num_layers: Decoder layers; taps name them 0 to ``num_layers - 1``.
+        num_layers: Decoder layers; taps name them 0 to ``num_layers - 1``, and
+            `dflash.program.EMBEDDING_TAP` what the first of them reads.
     """
 
     vocab_size: int

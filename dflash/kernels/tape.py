@@ -61,7 +61,8 @@ class Op(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("src", "kernel", "weight", "dst")),
         *((name, ctypes.c_void_p) for name in ("keys", "values", "cosine", "sine")),
         *((name, ctypes.c_int64) for name in ("src_stride", "kernel_stride", "dst_stride")),
-        *((name, ctypes.c_int64) for name in ("in_width", "out_width", "num_pages", "window")),
+        *((name, ctypes.c_int64) for name in ("in_width", "out_width", "num_pages")),
+        *((name, ctypes.c_int64) for name in ("first", "window")),
         *((name, ctypes.c_int32) for name in ("num_heads", "num_kv_heads", "head_dim")),
         *((name, ctypes.c_int32) for name in ("is_causal", "enabled")),
         *((name, ctypes.c_float) for name in ("eps", "scale")),
@@ -197,6 +198,9 @@ class Recorder:
         op.num_heads, op.num_kv_heads = shape.num_heads, shape.num_kv_heads
         op.head_dim, op.scale = shape.head_dim, shape.head_dim**-0.5
         op.num_pages = self.pages.num_pages
-        if isinstance(operation, AttendBlock):
+        if isinstance(operation, Attend | AttendBlock):
             op.window = _EVERY_POSITION if operation.window is None else operation.window
+        if isinstance(operation, Attend):
+            op.first = operation.first
+        if isinstance(operation, AttendBlock):
             op.is_causal = operation.is_causal

@@ -129,9 +129,8 @@ class TorchExecutor:
                 self._rotate_and_store(buffers[qkv], layer, batch, _own_slots(batch))
             case Attend(qkv=qkv, dst=dst, layer=layer):
                 keys, values = self._pages.keys[layer], self._pages.values[layer]
-                attended = self._attention.attended(
-                    self._queries(buffers[qkv]), keys, values, batch
-                )
+                queries = self._queries(buffers[qkv])
+                attended = self._attention.attended(operation, queries, keys, values, batch)
                 buffers[dst] = attended.to(buffers[qkv].dtype)
             case Select(src=src, dst=dst):
                 buffers[dst] = buffers[src][batch.logit_rows.long()]
@@ -147,7 +146,8 @@ class TorchExecutor:
                     raise KernelError("the program reads features, but the batch has none")
                 buffers[dst] = batch.features
             case HeadNorm(heads=name, weight=weight, first=first, count=count, eps=eps):
-                heads = self._heads(buffers[name])[:, first : first + count]
+                parts = buffers[name].unflatten(1, (-1, self._tables[weight].shape[0]))
+                heads = parts[:, first : first + count]
                 heads.copy_(rms_norm(heads, self._tables[weight], eps))
             case RotateAndStoreBlock(qkv=qkv, layer=layer):
                 slots = scratch_slots(batch, self._pages.num_pages)

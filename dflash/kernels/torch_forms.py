@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from dflash.batch import Batch
 from dflash.kernels.pages import PAGE_SIZE
+from dflash.program import Attend
 
 
 class LinearForm(Protocol):
@@ -81,8 +82,10 @@ class AttentionForm(Protocol):
         """Name for logs and reports."""
         ...
 
-    def attended(self, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch) -> Tensor:
-        """Return causal attention of every row.
+    def attended(
+        self, operation: Attend, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch
+    ) -> Tensor:
+        """Return causal attention of every row over the keys that ``operation`` lets it see.
 
         Shapes:
             queries: ``[num_tokens, heads, head_dim]``.
@@ -99,17 +102,20 @@ class OneQuery:
 
     name: str = "one query a call"
 
-    def attended(self, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch) -> Tensor:
+    def attended(
+        self, operation: Attend, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch
+    ) -> Tensor:
         """Return ``[num_tokens, heads * head_dim]`` float32."""
         rows = []
         for row, position in enumerate(batch.positions.tolist()):
             table = batch.page_tables[batch.run_of_token[row], : position // PAGE_SIZE + 1]
             own_keys, own_values = _gathered(keys, values, table)
+            lowest = int(_lowest(operation, torch.tensor(position)))
             rows.append(
                 _attend_one(
                     queries[row].float(),
-                    own_keys[..., : position + 1].float(),
-                    own_values[:, : position + 1].float(),
+                    own_keys[..., lowest : position + 1].float(),
+                    own_values[:, lowest : position + 1].float(),
                 )
             )
         return torch.stack(rows)
@@ -121,7 +127,9 @@ class PaddedRuns:
 
     name: str = "fused over padded runs"
 
-    def attended(self, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch) -> Tensor:
+    def attended(
+        self, operation: Attend, queries: Tensor, keys: Tensor, values: Tensor, batch: Batch
+    ) -> Tensor:
         """Return ``[num_tokens, heads * head_dim]`` in the queries' type."""
         counts = batch.run_offsets.diff().long()
         longest = int(counts.max())
@@ -137,9 +145,10 @@ class PaddedRuns:
         positions = torch.zeros(batch.num_runs, longest, dtype=torch.int32)
         positions[rows, columns] = batch.positions
         slots = torch.arange(num_pages * PAGE_SIZE)
-        visible = slots <= positions[..., None]
+        lowest = _lowest(operation, positions)
+        visible = (slots >= lowest[..., None]) & (slots <= positions[..., None])
         # A masked weight is zero, and zero times what an unwritten slot may hold can be NaN.
-        written = slots <= positions.amax(dim=1)[:, None]
+        written = (slots >= operation.first) & (slots <= positions.amax(dim=1)[:, None])
         dense_values = dense_values.masked_fill(~written[:, None, :, None], 0.0)
         dense_keys = dense_keys.masked_fill(~written[:, None, :, None], 0.0)
         attended = functional.scaled_dot_product_attention(
@@ -150,6 +159,13 @@ class PaddedRuns:
             enable_gqa=True,
         )
         return attended.transpose(1, 2)[rows, columns].flatten(1)
+
+
+def _lowest(operation: Attend, positions: Tensor) -> Tensor:
+    """Return the lowest position that a row at each position sees."""
+    if operation.window is None:
+        return torch.full_like(positions, operation.first)
+    return (positions - operation.window + 1).clamp_min(operation.first)
 
 
 def _gathered(keys: Tensor, values: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:

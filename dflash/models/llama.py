@@ -2,6 +2,7 @@
 
 from dflash.models.config import ModelConfig
 from dflash.program import (
+    EMBEDDING_TAP,
     Attend,
     AttentionShape,
     Buffer,
@@ -19,7 +20,7 @@ from dflash.program import (
 
 
 def llama_program(config: ModelConfig) -> Program:
-    """Return the forward of a Llama checkpoint, with a tap after every layer.
+    """Return the forward of a Llama checkpoint, with a tap before the first layer and after each.
 
     Source:
         arXiv:2302.13971 (pre-norm, rotary positions, gated MLP), arXiv:2305.13245 (grouped
@@ -33,7 +34,10 @@ def llama_program(config: ModelConfig) -> Program:
         num_layers=config.num_layers,
     )
     embedding = "model.embed_tokens.weight"
-    operations: list[Operation] = [Embed(embedding, "residual")]
+    operations: list[Operation] = [
+        Embed(embedding, "residual"),
+        Tap("residual", EMBEDDING_TAP),
+    ]
     for layer in range(config.num_layers):
         operations += _decoder_layer(layer, config.rms_norm_eps)
     operations += [

@@ -13,8 +13,10 @@ int64_t page_offset(const Op *op, int64_t page, int64_t kv_head) {
   return (page * op->num_kv_heads + kv_head) * bytes;
 }
 
-static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t length, int64_t kv_head) {
-  int64_t last = (length - 1) / PAGE, next = i < last ? i + 1 : i;
+/* Page i of a sequence whose positions lowest to highest are seen. */
+static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t lowest, int64_t highest,
+                    int64_t kv_head) {
+  int64_t last = highest / PAGE, next = i < last ? i + 1 : i;
   int64_t at = page_offset(op, table[i], kv_head);
   int64_t next_at = page_offset(op, table[next], kv_head);
   return (Page){
@@ -22,7 +24,8 @@ static Page page_at(const Op *op, const int32_t *table, int64_t i, int64_t lengt
       .values = (const char *)op->values + at,
       .next_keys = (const char *)op->keys + next_at,
       .next_values = (const char *)op->values + next_at,
-      .seen = {0, i < last ? PAGE : (int32_t)(length - last * PAGE)},
+      .seen = {i * PAGE < lowest ? (int32_t)(lowest - i * PAGE) : 0,
+               i < last ? PAGE : (int32_t)(highest - last * PAGE + 1)},
   };
 }
 
@@ -127,13 +130,14 @@ void finish_head(const Op *op, const Head *head, int64_t at) {
 static void attend(const Op *op, const Step *step, int64_t row, int64_t first_head, int num_heads) {
   Head heads[MAX_HEADS];
   const int32_t *table = step->page_tables + step->run_of_token[row] * step->max_pages;
-  int64_t length = step->positions[row] + 1, width = op->head_dim;
+  int64_t highest = step->positions[row], lowest = highest - op->window + 1, width = op->head_dim;
+  if (lowest < op->first) lowest = op->first;
   int64_t kv_head = first_head / (op->num_heads / op->num_kv_heads);
   int64_t source = row * op->src_stride + first_head * width;
   int64_t destination = row * op->dst_stride + first_head * width;
   for (int h = 0; h < num_heads; h++) start_head(op, &heads[h], source + h * width);
-  for (int64_t i = 0; i * PAGE < length; i++) {
-    Page page = page_at(op, table, i, length, kv_head);
+  for (int64_t i = lowest / PAGE; i * PAGE <= highest; i++) {
+    Page page = page_at(op, table, i, lowest, highest, kv_head);
     for (int h = 0; h < num_heads; h++) heads[h].seen = page.seen;
     visit_page(heads, num_heads, page, op->dtype, width);
   }

@@ -54,7 +54,8 @@ typedef struct {
   const float *cosine, *sine;
   int64_t src_stride, kernel_stride, dst_stride;
   int64_t in_width, out_width;
-  int64_t num_pages, window; /* pages there are; positions within which a block sees keys */
+  int64_t num_pages;
+  int64_t first, window; /* first position that has keys; positions within which keys are seen */
   int32_t num_heads, num_kv_heads, head_dim, is_causal, enabled;
   float eps, scale;
 } Op;
