@@ -78,7 +78,7 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
         "--window", type=int, default=512, help="positions a layer looks back; train on longer ones"
     )
     add("--draft-vocab-size", type=int, default=16384)
-    add("--learning-rate", type=float, default=1e-3)
+    add("--learning-rate", type=float, default=2e-3)
     add("--sequences-per-step", type=int, default=16)
     add("--anchors", type=int, default=32, help="most anchors of one sequence and step")
     add("--decay", type=float, help="weigh slots by exp(-(k-1)/decay), not by how likely reached")

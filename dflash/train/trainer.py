@@ -2,16 +2,16 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from dflash.train.batches import Batch, Draw, SequencePool, make_batch
 from dflash.train.frozen import FrozenTarget
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
+from dflash.train.optimiser import DrafterOptimiser
 from dflash.train.run_state import RunState
 
 _WARM_UP = 0.04
@@ -95,13 +95,7 @@ class Trainer:
         self._draw = Draw(plan.seed)
         # Batches are made on the CPU, so what they look up is kept there.
         self._predictable = (target.head.rows >= 0).cpu()
-        self._optimiser = torch.optim.AdamW(
-            drafter.parameters(),
-            lr=plan.learning_rate,
-            betas=(0.9, 0.95),
-            weight_decay=0.0,
-            fused=True,
-        )
+        self._optimiser = DrafterOptimiser(drafter, plan.learning_rate)
 
     @property
     def progress(self) -> float:
@@ -123,10 +117,9 @@ class Trainer:
         """
         started = self._clock()
         batch = self._batch(sequences).to(self.target.device)
-        for group in self._optimiser.param_groups:
-            group["lr"] = self.plan.learning_rate_at(self.progress)
+        self._optimiser.set_learning_rate(self.plan.learning_rate_at(self.progress))
         loss = self._loss(batch)
-        self._optimiser.zero_grad(set_to_none=True)
+        self._optimiser.zero_grad()
         loss.total.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), _CLIP)
         self._optimiser.step()
@@ -143,7 +136,6 @@ class Trainer:
 
     def state(self) -> RunState:
         """Return all that `restore` needs to go on as if never stopped, on any device."""
-        optimiser = self._optimiser.state_dict()
         return RunState(
             shape=self.drafter.shape,
             shortlist=self.target.head.ids.cpu(),
@@ -153,11 +145,8 @@ class Trainer:
             step=self.step,
             tokens=self.tokens,
             elapsed_s=self.elapsed_s,
-            drafter=_on_cpu(self.drafter.state_dict()),
-            optimiser={
-                **optimiser,
-                "state": {index: _on_cpu(part) for index, part in optimiser["state"].items()},
-            },
+            drafter={name: part.cpu() for name, part in self.drafter.state_dict().items()},
+            optimiser=self._optimiser.state(),
             draw=self._draw.state(),
         )
 
@@ -166,7 +155,7 @@ class Trainer:
         if state.second_version:
             self.plan = replace(self.plan, second_version_at=0.0)
         self.drafter.load_state_dict(state.drafter)
-        self._optimiser.load_state_dict(state.optimiser)
+        self._optimiser.restore(state.optimiser)
         self._draw.restore(state.draw)
         self.step, self.tokens, self.elapsed_s = state.step, state.tokens, state.elapsed_s
 
@@ -190,7 +179,3 @@ class Trainer:
         hidden = self.drafter(context, batch.blocks, self.target.embedding, second)
         objective = Objective(self.target.head, self.plan.decay, selector)
         return objective(hidden, batch.labels, taught)
-
-
-def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.cpu() for name, tensor in tensors.items()}
