@@ -10,8 +10,8 @@ import torch
 
 from dflash.cache_folder import cache_dir_from
 from dflash.config import Dtype, EngineConfig, Exactness, SpeculationConfig
+from dflash.drafters.base import Drafter
 from dflash.drafters.choice import ChosenDrafter, chosen_drafter, reason_to_go_on
-from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
@@ -67,7 +67,7 @@ class LoadedModels:
     """
 
     target: LoadedTarget
-    drafter: DFlashDrafter | None
+    drafter: Drafter | None
     speculation: SpeculationReport
 
 
@@ -157,7 +157,7 @@ def _planned(
 
 def _loaded_drafter(
     config: EngineConfig, chosen: ChosenDrafter | str, target: LoadedTarget, report: OnProgress
-) -> tuple[DFlashDrafter | None, SpeculationReport]:
+) -> tuple[Drafter | None, SpeculationReport]:
     reason = chosen
     if isinstance(chosen, ChosenDrafter):
         report("loading the drafter", 0.95)

@@ -1,4 +1,4 @@
-"""DFlash drafters with random weights, in the published format, for any target."""
+"""Drafters with random weights, in the published formats, for any target."""
 
 import json
 from collections.abc import Mapping
@@ -10,10 +10,13 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from benchmarks.rigs.random_tensor import draft_ids, random_tensor
+from benchmarks.rigs.tiny_mtp import TinyMtp, write_tiny_mtp
 from dflash.drafters.checkpoint import drafter_tensor_shapes
 from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.load import load_drafter, open_bound_drafter
+from dflash.drafters.mtp import MtpDrafter
 from dflash.load import LoadedTarget
 from dflash.models.config import ModelConfig
 
@@ -82,13 +85,11 @@ def tiny_drafter_tensors(content: Mapping[str, Any], seed: int = 0) -> dict[str,
     config = dflash_config_from_json(content)
     generator = torch.Generator().manual_seed(seed)
     tensors = {
-        name: _random_tensor(name, shape, generator)
+        name: random_tensor(name, shape, generator)
         for name, shape in drafter_tensor_shapes(config).items()
     }
     if config.is_reduced:
-        indices = torch.arange(config.draft_vocab_size)
-        # Spread over the whole vocabulary, so that an id and its column differ nearly everywhere.
-        tensors["d2t"] = indices * config.vocab_size // config.draft_vocab_size - indices
+        tensors["d2t"] = draft_ids(config.draft_vocab_size, config.vocab_size)
     return tensors
 
 
@@ -117,8 +118,8 @@ def write_tiny_drafter(
 
 
 def load_tiny_drafter(
-    folder: Path, kind: TinyDrafter, target: LoadedTarget, max_runs: int
-) -> DFlashDrafter:
+    folder: Path, kind: TinyDrafter | TinyMtp, target: LoadedTarget, max_runs: int
+) -> DFlashDrafter | MtpDrafter:
     """Write a drafter for a loaded target into a folder and load it.
 
     Args:
@@ -128,20 +129,9 @@ def load_tiny_drafter(
         max_runs: Most draft blocks of one pass.
     """
     lender = target.lender
-    write_tiny_drafter(folder, kind, lender.config)
+    if isinstance(kind, TinyMtp):
+        write_tiny_mtp(folder, kind, lender.config)
+    else:
+        write_tiny_drafter(folder, kind, lender.config)
     checkpoint = open_bound_drafter(folder, lender.config, lender.fingerprint)
     return load_drafter(checkpoint, lender, max_runs)
-
-
-def _random_tensor(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Return weights of a size that lets every part of the drafter matter."""
-    values = torch.randn(shape, generator=generator)
-    if name.endswith("base_kernel"):
-        values = 0.3 * values + torch.tensor([1.0, 0.0])[None, :, None]
-    elif len(shape) == 1:
-        values = 1.0 + 0.1 * values
-    elif "codebook" not in name:
-        # What sublayers add has to outweigh the embedding, or every slot predicts its own mask.
-        gain = 8.0 if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0
-        values = gain * values * shape[-1] ** -0.5
-    return values.to(torch.bfloat16)

@@ -1,10 +1,13 @@
 """Whether a drafter belongs to a target, and if not, why."""
 
+from dflash.drafters.checkpoint import DrafterConfig
 from dflash.drafters.config import DFlashConfig
 from dflash.models.config import ModelConfig
 
 
-def why_inactive(drafter: DFlashConfig, target: ModelConfig, target_fingerprint: str) -> str | None:
+def why_inactive(
+    drafter: DrafterConfig, target: ModelConfig, target_fingerprint: str
+) -> str | None:
     """Return why a drafter cannot draft for a target, as a sentence; None where it can.
 
     Args:
@@ -12,11 +15,8 @@ def why_inactive(drafter: DFlashConfig, target: ModelConfig, target_fingerprint:
         target: The target's.
         target_fingerprint: Of the target's checkpoint.
     """
-    if drafter.mask_token_id >= target.vocab_size:
-        return (
-            f"the drafter's mask_token_id is {drafter.mask_token_id}, this target's embedding "
-            f"table has rows 0 to {target.vocab_size - 1}"
-        )
+    if isinstance(drafter, DFlashConfig) and (reason := _what_it_lacks(drafter, target)):
+        return reason
     facts = (
         ("hidden_size", drafter.hidden_size, target.hidden_size),
         ("vocab_size", drafter.vocab_size, target.vocab_size),
@@ -26,6 +26,16 @@ def why_inactive(drafter: DFlashConfig, target: ModelConfig, target_fingerprint:
     for key, its, ours in facts:
         if its is not None and its != ours:
             return f"the drafter was made for a target with {key} {its}, this target's is {ours}"
+    return None
+
+
+def _what_it_lacks(drafter: DFlashConfig, target: ModelConfig) -> str | None:
+    """Return what a block drafter would read of the target and the target does not have."""
+    if drafter.mask_token_id >= target.vocab_size:
+        return (
+            f"the drafter's mask_token_id is {drafter.mask_token_id}, this target's embedding "
+            f"table has rows 0 to {target.vocab_size - 1}"
+        )
     deepest = max(drafter.target_layer_ids)
     if deepest >= target.num_layers:
         return (

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dflash.drafters.checkpoint import EMBEDDING, HEAD, DrafterCheckpoint
+from dflash.drafters.checkpoint import EMBEDDING, HEAD, DrafterCheckpoint, DrafterConfig
 from dflash.drafters.config import DFlashConfig
 from dflash.drafters.dflash_program import OWN, BorrowedNames
+from dflash.drafters.mtp_config import MtpConfig
 from dflash.errors import CheckpointError
-from dflash.program import Embed, Linear, Program
+from dflash.program import Embed, Linear, Program, RmsNorm
 
 # What is the target's only after a change gets a name of the drafter's own.
 SCALED_EMBEDDING = f"{OWN}embedding"
 REDUCED_HEAD = f"{OWN}head"
 
 
-def borrowed_names(config: DFlashConfig, target: Program) -> BorrowedNames:
+def borrowed_names(config: DrafterConfig, target: Program) -> BorrowedNames:
     """Return under which names a drafter's program reaches what it borrows.
 
     Args:
@@ -25,20 +26,30 @@ def borrowed_names(config: DFlashConfig, target: Program) -> BorrowedNames:
         target: The target's forward.
     """
     whole = _whole(target)
+    is_scaled = isinstance(config, DFlashConfig) and config.input_embedding_scale != 1.0
     return BorrowedNames(
-        embedding=whole.embedding if config.input_embedding_scale == 1.0 else SCALED_EMBEDDING,
+        embedding=SCALED_EMBEDDING if is_scaled else whole.embedding,
         head=REDUCED_HEAD if config.is_reduced else whole.head,
+    )
+
+
+def final_norm(target: Program) -> RmsNorm:
+    """Return the norm of what the target's head reads."""
+    head = _head(target)
+    return next(
+        each for each in target.operations if isinstance(each, RmsNorm) and each.dst == head.src
     )
 
 
 def _whole(target: Program) -> BorrowedNames:
     embedding = next(each.weight for each in target.operations if isinstance(each, Embed))
-    head = next(
-        each.weights[0]
-        for each in target.operations
-        if isinstance(each, Linear) and each.dst == target.logits
+    return BorrowedNames(embedding, _head(target).weights[0])
+
+
+def _head(target: Program) -> Linear:
+    return next(
+        each for each in target.operations if isinstance(each, Linear) and each.dst == target.logits
     )
-    return BorrowedNames(embedding, head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +70,16 @@ class DrafterWeights:
 
     def __call__(self, name: str) -> Tensor:
         """Return a tensor by the name that a program gives it."""
-        whole = _whole(self.target)
-        if name == SCALED_EMBEDDING:
-            scale = self.checkpoint.config.input_embedding_scale
-            return self.target_weight(whole.embedding) * scale
+        config, whole = self.checkpoint.config, _whole(self.target)
+        if name == SCALED_EMBEDDING and isinstance(config, DFlashConfig):
+            return self.target_weight(whole.embedding) * config.input_embedding_scale
         if name == REDUCED_HEAD:
             return self.target_weight(whole.head)[self.target_ids]
-        if name.startswith(OWN):
-            return self.checkpoint.tensor(name.removeprefix(OWN))
-        return self.target_weight(name)
+        if not name.startswith(OWN):
+            return self.target_weight(name)
+        tensor = self.checkpoint.tensor(name.removeprefix(OWN))
+        is_offset = isinstance(config, MtpConfig) and config.has_offset_norms and tensor.ndim == 1
+        return tensor.float() + 1.0 if is_offset else tensor
 
     def check_copies(self) -> None:
         """Make sure that copies of the target's tensors in the drafter's file are just that.

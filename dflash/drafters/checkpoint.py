@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dflash.drafters.config import CONV_GROUP, CONV_TAPS, DFlashConfig, dflash_config_from_json
+from dflash.drafters.mtp_config import MtpConfig, mtp_config_from_json, names_mtp
 from dflash.errors import CheckpointError
 from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
 
@@ -22,7 +23,11 @@ _ALIASES = (
 )
 CODEBOOKS = ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook")
 _REPEATED = ("t2d", "rotary_emb.inv_freq")
+_MTP = "mtp."
 _SIDES = 2
+
+DrafterConfig = DFlashConfig | MtpConfig
+"""The config of any kind of drafter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +39,12 @@ class DrafterCheckpoint:
         config: Its sizes and constants.
         files: The files of its tensors.
         stored_names: Under which name the file holds each tensor, by its published name. Copies
-            of the target's embedding table and head are among them where the file has them.
+            of the target's embedding table and head are among them where a DFlash file has them;
+            what a target's checkpoint holds beside its MTP head is not.
     """
 
     folder: Path
-    config: DFlashConfig
+    config: DrafterConfig
     files: WeightFiles
     stored_names: Mapping[str, str]
 
@@ -80,43 +86,65 @@ def open_drafter_checkpoint(folder: Path) -> DrafterCheckpoint:
     path = folder / "config.json"
     content = read_json(path)
     try:
-        config = dflash_config_from_json(content)
+        parsed = mtp_config_from_json if names_mtp(content) else dflash_config_from_json
+        config = parsed(content)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     files = open_weight_files(folder, index_names=(_TARGET_IDS, "t2d"))
-    stored_names = _by_published_name(files)
+    if isinstance(config, MtpConfig):
+        own = [name for name in files.shapes if name.startswith(_MTP) or name == _TARGET_IDS]
+        stored_names = dict(zip(own, own, strict=True))
+    else:
+        stored_names = _by_published_name(files)
     _check_tensors(config, files, stored_names)
     return DrafterCheckpoint(folder, config, files, stored_names)
 
 
-def drafter_tensor_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
+def drafter_tensor_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     """Return the published name and shape of every tensor of a drafter of this config.
 
     Source:
-        The headers of the published DFlash and DFlash 2 files; the map of a reduced head as
-        speculators' files have it.
+        The headers of the published DFlash and DFlash 2 files, and of the published Qwen3.5
+        checkpoints for MTP; the map of a reduced head as speculators' files have it.
     """
+    shapes = _mtp_shapes(config) if isinstance(config, MtpConfig) else _dflash_shapes(config)
+    if config.is_reduced:
+        shapes[_TARGET_IDS] = (config.draft_vocab_size,)
+    return shapes
+
+
+def _mtp_shapes(config: MtpConfig) -> dict[str, tuple[int, ...]]:
+    hidden = config.hidden_size
+    own = {
+        "pre_fc_norm_embedding.weight": (hidden,),
+        "pre_fc_norm_hidden.weight": (hidden,),
+        "fc.weight": (hidden, 2 * hidden),
+        "norm.weight": (hidden,),
+    }
+    layer = {f"layers.0.{name}": shape for name, shape in _layer_shapes(config).items()}
+    return {f"{_MTP}{name}": shape for name, shape in (own | layer).items()}
+
+
+def _dflash_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
     hidden, taps = config.hidden_size, len(config.target_layer_ids)
     shapes: dict[str, tuple[int, ...]] = {
         "fc.weight": (hidden, taps * hidden),
         "hidden_norm.weight": (hidden,),
         "norm.weight": (hidden,),
     }
-    layer = _layer_shapes(config)
+    layer = _layer_shapes(config) | _convolution_shapes(config)
     for index in range(config.attention.num_layers):
         shapes |= {f"layers.{index}.{name}": shape for name, shape in layer.items()}
     if config.selector_rank:
         shapes |= dict.fromkeys(CODEBOOKS, (config.vocab_size, config.selector_rank))
         shapes["candidate_selector.hidden_projection.weight"] = (config.selector_rank, hidden)
-    if config.is_reduced:
-        shapes[_TARGET_IDS] = (config.draft_vocab_size,)
     return shapes
 
 
-def _layer_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
+def _layer_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     hidden, inner, heads = config.hidden_size, config.intermediate_size, config.attention
     query, key_value = (n * heads.head_dim for n in (heads.num_heads, heads.num_kv_heads))
-    shapes: dict[str, tuple[int, ...]] = {
+    return {
         "input_layernorm.weight": (hidden,),
         "self_attn.q_proj.weight": (query, hidden),
         "self_attn.k_proj.weight": (key_value, hidden),
@@ -129,8 +157,12 @@ def _layer_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
         "mlp.up_proj.weight": (inner, hidden),
         "mlp.down_proj.weight": (hidden, inner),
     }
+
+
+def _convolution_shapes(config: DFlashConfig) -> dict[str, tuple[int, ...]]:
     if config.version == 1:
-        return shapes
+        return {}
+    hidden, shapes = config.hidden_size, {}
     for module in ("attention_conv", "mlp_conv"):
         shapes[f"{module}.base_kernel"] = (_SIDES, CONV_TAPS, hidden)
         kernels = _SIDES * CONV_TAPS * hidden // CONV_GROUP
@@ -162,7 +194,7 @@ def _published(name: str) -> str:
 
 
 def _check_tensors(
-    config: DFlashConfig, files: WeightFiles, stored_names: Mapping[str, str]
+    config: DrafterConfig, files: WeightFiles, stored_names: Mapping[str, str]
 ) -> None:
     expected = drafter_tensor_shapes(config)
     if missing := [name for name in expected if name not in stored_names]:
@@ -182,8 +214,8 @@ def _check_tensors(
     ]
     if extra:
         raise CheckpointError(
-            f"{files.folder} also holds {some(extra)}, which this engine's DFlash "
-            f"v{config.version} drafter would leave out; use a drafter of the plain architecture"
+            f"{files.folder} also holds {some(extra)}, which this engine's {config.kind} "
+            "drafter would leave out; use a drafter of the plain architecture"
         )
     for name in stored_names.keys() & allowed.keys():
         found = files.shapes[stored_names[name]]

@@ -34,20 +34,18 @@ class ChosenDrafter:
         """Return what is said of the drafter once it is loaded.
 
         Args:
-            draft_length: As the settings have it; the block bounds it.
+            draft_length: As the settings have it; the drafter's reach bounds it.
         """
         config = self.checkpoint.config
-        most = config.block_size - 1
-        length = min(draft_length, most)
+        length = min(draft_length, config.max_draft_length)
         asked = f"engine.speculation.draft_length is {draft_length}"
         if length == 0:
             use = f"loaded, and not used: {asked}"
         elif length < draft_length:
-            use = f"{length} draft tokens a request and step: {asked}, over its block"
+            use = f"{length} draft tokens a request and step: {asked}, over its reach"
         else:
             use = f"{length} draft tokens a request and step"
-        block = f"block of {config.block_size}: an anchor and up to {most} draft tokens"
-        detail = f"{self.name}, DFlash v{config.version}, {block}; {use}"
+        detail = f"{self.name}, {config.kind}, {config.reach}; {use}"
         return SpeculationReport(self.name, length, detail)
 
 

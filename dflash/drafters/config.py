@@ -5,6 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dflash.config import MAX_BLOCK_SIZE
+from dflash.drafters.config_values import (
+    MAX_CANDIDATES,
+    attention_shape,
+    draft_vocab_size,
+    optional_positive_int,
+    target_fingerprint,
+)
 from dflash.drafters.layer_kinds import LayerKind, layer_kinds
 from dflash.drafters.speculators import flattened
 from dflash.errors import CheckpointError
@@ -14,11 +21,9 @@ from dflash.models.config_values import (
     positive_int,
     positive_number,
     refuse_other_values,
-    rope_theta,
 )
 from dflash.program import AttentionShape
 
-MAX_CANDIDATES = 16
 CONV_TAPS = 2
 CONV_GROUP = 16
 
@@ -99,9 +104,25 @@ class DFlashConfig:
     target_fingerprint: str | None
 
     @property
+    def max_draft_length(self) -> int:
+        """Most draft tokens of one pass: the block without its anchor."""
+        return self.block_size - 1
+
+    @property
     def is_reduced(self) -> bool:
         """Whether the head knows only some of the target's ids."""
         return self.draft_vocab_size < self.vocab_size
+
+    @property
+    def kind(self) -> str:
+        """What kind of drafter it is, for messages and reports."""
+        return f"DFlash v{self.version}"
+
+    @property
+    def reach(self) -> str:
+        """How far one pass of it drafts, for reports."""
+        most = self.max_draft_length
+        return f"block of {self.block_size}: an anchor and up to {most} draft tokens"
 
 
 def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
@@ -124,7 +145,7 @@ def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
     values = {**content, **{key: value for key, value in nested.items() if value is not None}}
     version = _version(values)
     _refuse_what_we_lack(values)
-    attention = _attention(values)
+    attention = attention_shape(values, positive_int(values, "num_hidden_layers"))
     hidden_size = positive_int(values, "hidden_size")
     vocab_size = positive_int(values, "vocab_size")
     rank, num_candidates = _second_version(values, version, hidden_size)
@@ -139,15 +160,15 @@ def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
         block_size=_block_size(values),
         mask_token_id=_mask_token_id(values, vocab_size),
         target_layer_ids=_target_layer_ids(values, attention.num_layers),
-        num_target_layers=_optional_positive_int(values, "num_target_layers"),
+        num_target_layers=optional_positive_int(values, "num_target_layers"),
         vocab_size=vocab_size,
-        draft_vocab_size=_draft_vocab_size(values, vocab_size, num_candidates),
+        draft_vocab_size=draft_vocab_size(values, vocab_size, num_candidates),
         selector_rank=rank,
         num_candidates=num_candidates,
         input_embedding_scale=positive_number(values, "input_embedding_scale", default=1.0),
         output_multiplier=positive_number(values, "output_multiplier", default=1.0),
         final_logit_softcapping=_softcap(values),
-        target_fingerprint=_fingerprint(values),
+        target_fingerprint=target_fingerprint(values),
     )
 
 
@@ -174,19 +195,6 @@ def _refuse_what_we_lack(values: Mapping[str, Any]) -> None:
             f"target_hidden_size is {width!r}, but a drafter is as wide as its target here: "
             f"hidden_size is {values.get('hidden_size')!r}"
         )
-
-
-def _attention(values: Mapping[str, Any]) -> AttentionShape:
-    num_heads = positive_int(values, "num_attention_heads")
-    return AttentionShape(
-        num_heads=num_heads,
-        num_kv_heads=positive_int(values, "num_key_value_heads", default=num_heads),
-        head_dim=positive_int(
-            values, "head_dim", default=positive_int(values, "hidden_size") // num_heads
-        ),
-        rope_theta=rope_theta(values),
-        num_layers=positive_int(values, "num_hidden_layers"),
-    )
 
 
 def _second_version(values: Mapping[str, Any], version: int, hidden_size: int) -> tuple[int, int]:
@@ -257,28 +265,7 @@ def default_taps(num_target_layers: int, num_taps: int) -> tuple[int, ...]:
     return tuple(round(1 + index * step) for index in range(num_taps))
 
 
-def _draft_vocab_size(values: Mapping[str, Any], vocab_size: int, num_candidates: int) -> int:
-    size = positive_int(values, "draft_vocab_size", default=vocab_size)
-    if not num_candidates <= size <= vocab_size:
-        raise CheckpointError(
-            f"draft_vocab_size is {size}; it must lie between the {num_candidates} candidates of "
-            f"a slot and vocab_size {vocab_size}"
-        )
-    return size
-
-
-def _optional_positive_int(values: Mapping[str, Any], key: str) -> int | None:
-    return None if values.get(key) is None else positive_int(values, key)
-
-
 def _softcap(values: Mapping[str, Any]) -> float | None:
     key = "final_logit_softcapping"
     # Both stand for "none" in published files.
     return None if values.get(key) in (None, 0) else positive_number(values, key, default=1.0)
-
-
-def _fingerprint(values: Mapping[str, Any]) -> str | None:
-    fingerprint = values.get("target_fingerprint")
-    if fingerprint is not None and not isinstance(fingerprint, str):
-        raise CheckpointError(f"target_fingerprint must be a text, got {fingerprint!r}")
-    return fingerprint

@@ -11,12 +11,18 @@ from dflash.drafters.binding import why_inactive
 from dflash.drafters.borrowed import DrafterWeights, borrowed_names
 from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
 from dflash.drafters.compiled_walk import walk
+from dflash.drafters.config import DFlashConfig
+from dflash.drafters.config_values import MAX_CANDIDATES
 from dflash.drafters.dflash import DFlashDrafter
-from dflash.drafters.dflash_program import block_program, context_program
+from dflash.drafters.dflash_program import OWN, block_program, context_program
+from dflash.drafters.mtp import MtpDrafter
+from dflash.drafters.mtp_config import MtpConfig
+from dflash.drafters.mtp_program import mtp_programs
 from dflash.drafters.walk import Scoring, Selector
 from dflash.errors import CheckpointError
 from dflash.forms import Form, Parts
-from dflash.kernels.pages import allocate_pages, rotary_table
+from dflash.kernels.arena import Arena
+from dflash.kernels.pages import PAGE_SIZE, allocate_pages, rotary_table
 from dflash.models.config import ModelConfig
 from dflash.program import Program
 
@@ -64,7 +70,9 @@ def open_bound_drafter(folder: Path, config: ModelConfig, fingerprint: str) -> D
     return checkpoint
 
 
-def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -> DFlashDrafter:
+def load_drafter(
+    checkpoint: DrafterCheckpoint, target: Lender, max_runs: int
+) -> DFlashDrafter | MtpDrafter:
     """Return a drafter ready to propose, with an empty context.
 
     Args:
@@ -76,10 +84,46 @@ def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -
         CheckpointError: A weight is not finite, or differs where it should be the target's.
         KernelError: The target's form cannot take a width of the drafter.
     """
-    config = checkpoint.config
-    target_ids = checkpoint.target_ids()
-    weight = DrafterWeights(checkpoint, target.program, target.weight, target_ids)
-    weight.check_copies()
+    weight = DrafterWeights(checkpoint, target.program, target.weight, checkpoint.target_ids())
+    match checkpoint.config:
+        case MtpConfig() as config:
+            return _mtp(config, weight, target)
+        case config:
+            weight.check_copies()
+            return _dflash(config, weight, target, max_runs)
+
+
+def _mtp(config: MtpConfig, weight: DrafterWeights, target: Lender) -> MtpDrafter:
+    pages = allocate_pages(config.attention, target.num_pages, target.dtype)
+    # The last link of a chain from the last position lies beyond it.
+    rotary = rotary_table(config.attention, target.max_model_len + config.max_draft_length)
+    form = target.form.for_drafter()
+    embedding, context, first_link, next_link = (
+        form.executor(Parts(program, weight, pages, rotary))
+        for program in mtp_programs(config, target.program)
+    )
+    return MtpDrafter(
+        config=config,
+        num_target_layers=target.config.num_layers,
+        embedding=embedding,
+        context=context,
+        first_link=first_link,
+        next_link=next_link,
+        walk=walk,
+        scoring=Scoring(
+            num_candidates=MAX_CANDIDATES,
+            multiplier=1.0,
+            softcap=None,
+            target_ids=weight.target_ids,
+            selector=None,
+        ),
+        states=Arena().zeros((target.num_pages * PAGE_SIZE, config.hidden_size), target.dtype),
+    )
+
+
+def _dflash(
+    config: DFlashConfig, weight: DrafterWeights, target: Lender, max_runs: int
+) -> DFlashDrafter:
     pages = allocate_pages(config.attention, target.num_pages + max_runs, target.dtype)
     # The block of the last position of the longest sequence reaches beyond it.
     rotary = rotary_table(config.attention, target.max_model_len + config.block_size)
@@ -98,18 +142,18 @@ def load_drafter(checkpoint: DrafterCheckpoint, target: Lender, max_runs: int) -
             num_candidates=config.num_candidates,
             multiplier=config.output_multiplier,
             softcap=config.final_logit_softcapping,
-            target_ids=target_ids,
-            selector=_selector(checkpoint, target.dtype),
+            target_ids=weight.target_ids,
+            selector=_selector(config, weight, target.dtype),
         ),
         max_runs=max_runs,
     )
 
 
-def _selector(checkpoint: DrafterCheckpoint, dtype: torch.dtype) -> Selector | None:
-    if not checkpoint.config.selector_rank:
+def _selector(config: DFlashConfig, weight: DrafterWeights, dtype: torch.dtype) -> Selector | None:
+    if not config.selector_rank:
         return None
     # Copies: what was read may lie in the mapped file.
     predecessors, successors = (
-        checkpoint.tensor(name).to(dtype, copy=True).contiguous() for name in CODEBOOKS
+        weight(OWN + name).to(dtype, copy=True).contiguous() for name in CODEBOOKS
     )
     return Selector(predecessors, successors)

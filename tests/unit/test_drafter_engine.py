@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter
+from benchmarks.rigs.tiny_mtp import TinyMtp
 from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
 from dflash.engine import Engine
 from dflash.load import load_target
@@ -104,7 +105,13 @@ def served(engine, asked):
 
 @pytest.mark.parametrize(
     "kind",
-    [TinyDrafter(version=1), TinyDrafter(window=20), TinyDrafter(draft_vocab_size=24)],
+    [
+        TinyDrafter(version=1),
+        TinyDrafter(window=20),
+        TinyDrafter(draft_vocab_size=24),
+        TinyMtp(),
+        TinyMtp(window=20, draft_vocab_size=24),
+    ],
 )
 def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
     target, drafter = loaded(tmp_path, kind)
@@ -123,8 +130,9 @@ def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
     assert_alike(quiet, drafter.proposed)
 
 
-def test_after_hundreds_of_short_requests_the_same_is_drafted_as_before(tmp_path):
-    target, drafter = loaded(tmp_path, TinyDrafter())
+@pytest.mark.parametrize("kind", [TinyDrafter(), TinyMtp()])
+def test_after_hundreds_of_short_requests_the_same_is_drafted_as_before(tmp_path, kind):
+    target, drafter = loaded(tmp_path, kind)
     engine = Engine(with_few_pages(target), BUSY, drafter=drafter, planner=FULL)
     expected, _ = served(engine, list(requests()))
     before, drafter.proposed = drafter.proposed, {}
