@@ -14,7 +14,7 @@ from dflash.models.embedded import INSTALL_COMMAND
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PACKAGES = ("deployments", "dflash")
+PACKAGES = ("deployments", "dflash", "policy")
 
 
 def plain(name: str) -> str:
@@ -52,7 +52,7 @@ def test_the_wheel_holds_every_module_and_every_kernel_source(wheel: zipfile.Zip
     assert any(name.endswith(".c") for name in wanted)
 
 
-def test_the_wheel_installs_our_two_packages_and_nothing_beside_them(wheel: zipfile.ZipFile):
+def test_the_wheel_installs_our_three_packages_and_nothing_beside_them(wheel: zipfile.ZipFile):
     top_level = {name.split("/")[0] for name in wheel.namelist()}
     assert {name for name in top_level if not name.endswith(".dist-info")} == set(PACKAGES)
 

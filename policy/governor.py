@@ -1,0 +1,150 @@
+"""What memory allows: which step of release a replica is on, as a function of readings alone."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from policy.limits import MemoryLimits
+from policy.readings import MemoryReading, MemoryTrouble
+
+# Preemptions count as pressure for so long, seconds.
+_PREEMPTION_S = 10.0
+# A drafter comes back after so many seconds of calm; releases of memory take longer to undo.
+_SETTLE_S = 5.0
+# A device that does not answer any more is not trusted to be as free as it was, seconds.
+_BLIND_S = 10.0
+
+
+class MemoryLevel(StrEnum):
+    """How short memory is."""
+
+    GREEN = "green"
+    AMBER = "amber"
+    RED = "red"
+
+
+class Release(IntEnum):
+    """What has been given up for memory, least first; each includes those before it."""
+
+    NOTHING = 0
+    NARROWER_DRAFTS = 1
+    HEAVY_DRAFTER = 2
+    DRAFTING = 3
+    CONTEXT_PAGES = 4
+    WEIGHTS = 5
+
+
+# Between which releases a level moves: at once to the first, step by step to the last.
+_RANGES = {
+    MemoryLevel.GREEN: (Release.NOTHING, Release.NOTHING),
+    MemoryLevel.AMBER: (Release.NARROWER_DRAFTS, Release.HEAVY_DRAFTER),
+    MemoryLevel.RED: (Release.DRAFTING, Release.WEIGHTS),
+}
+_ORDER = list(MemoryLevel)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What memory looks like at one moment.
+
+    Attributes:
+        occupancy: Share of pages that requests own.
+        num_waiting: Requests that wait.
+        num_preempted: Requests that lost their pages since the last decision.
+        reading: The device.
+    """
+
+    occupancy: float = 0.0
+    num_waiting: int = 0
+    num_preempted: int = 0
+    reading: MemoryReading = field(default_factory=MemoryReading)
+
+
+@dataclass(frozen=True, slots=True)
+class Governor:
+    """Where it stands.
+
+    Attributes:
+        level: How short memory is.
+        device_level: How short the device alone is, as far as it last said.
+        release: What is given up.
+        since_s: When that changed, or when its level did, seconds.
+        preempted_s: The last two preemptions, seconds.
+        answered_s: When the device last answered; None where it never did.
+    """
+
+    level: MemoryLevel = MemoryLevel.GREEN
+    device_level: MemoryLevel = MemoryLevel.GREEN
+    release: Release = Release.NOTHING
+    since_s: float = 0.0
+    preempted_s: tuple[float, ...] = ()
+    answered_s: float | None = None
+
+    def after(self, pressure: Pressure, limits: MemoryLimits, now_s: float) -> "Governor":
+        """Return where it stands now."""
+        fraction = pressure.reading.free_fraction
+        answered_s = self.answered_s if fraction is None else now_s
+        device = _device_level(self, pressure.reading, limits, now_s)
+        preempted_s = (*self.preempted_s, *[now_s] * min(2, pressure.num_preempted))[-2:]
+        recent = sum(now_s - at < _PREEMPTION_S for at in preempted_s)
+        pool = _pool_level(self.level, pressure, limits)
+        urgent = max(device, _preemption_level(recent), key=_ORDER.index)
+        level = max(pool, urgent, key=_ORDER.index)
+        release, since_s = self._released(level, urgent, limits, now_s)
+        return Governor(level, device, release, since_s, preempted_s, answered_s)
+
+    def _released(
+        self, level: MemoryLevel, urgent: MemoryLevel, limits: MemoryLimits, now_s: float
+    ) -> tuple[Release, float]:
+        """Return the release of a level: up at once into its range, then a step at a time."""
+        least, most = _RANGES[level]
+        if level is MemoryLevel.AMBER and urgent is MemoryLevel.GREEN:
+            # A pool that is only full, as it is under any queue, takes pages from drafts and no
+            # more: a lighter drafter would free none of it.
+            most = Release.NARROWER_DRAFTS
+        since_s = self.since_s if level is self.level else now_s
+        if self.release < least:
+            return least, now_s
+        held_s = now_s - since_s
+        if self.release < most and held_s >= limits.escalate_s:
+            return Release(self.release + 1), now_s
+        calm_s = limits.restore_s if self.release > Release.DRAFTING else _SETTLE_S
+        if self.release > most and held_s >= calm_s:
+            return Release(self.release - 1), now_s
+        return self.release, since_s
+
+
+def _pool_level(held: MemoryLevel, pressure: Pressure, limits: MemoryLimits) -> MemoryLevel:
+    """Return what the page pool alone says; a level is left further down than it is entered."""
+    is_red = held is MemoryLevel.RED
+    red_from = limits.calm_occupancy if is_red else limits.red_occupancy
+    if pressure.occupancy >= red_from and (pressure.num_waiting > 0 or is_red):
+        return MemoryLevel.RED
+    amber_from = limits.amber_occupancy if held is MemoryLevel.GREEN else limits.green_occupancy
+    return MemoryLevel.AMBER if pressure.occupancy >= amber_from else MemoryLevel.GREEN
+
+
+def _preemption_level(num_recent: int) -> MemoryLevel:
+    return _ORDER[min(num_recent, 2)]
+
+
+def _device_level(
+    governor: Governor, reading: MemoryReading, limits: MemoryLimits, now_s: float
+) -> MemoryLevel:
+    """Return what the device says; where it says nothing, what it said, or the safer answer."""
+    fraction = reading.free_fraction
+    held = governor.device_level
+    if fraction is None:
+        if reading.trouble in (MemoryTrouble.ABSENT, MemoryTrouble.REFUSED):
+            return MemoryLevel.GREEN
+        is_blind = governor.answered_s is None or now_s - governor.answered_s >= _BLIND_S
+        is_gone = reading.trouble is MemoryTrouble.LOST or is_blind
+        return max(held, MemoryLevel.AMBER, key=_ORDER.index) if is_gone else held
+    # A co-tenant that gives back a little must not bring back what would take it at once.
+    for level, bound in (
+        (MemoryLevel.RED, limits.red_free_fraction),
+        (MemoryLevel.AMBER, limits.amber_free_fraction),
+    ):
+        is_held = _ORDER.index(held) >= _ORDER.index(level)
+        if fraction < bound * (2.0 if is_held else 1.0):
+            return level
+    return MemoryLevel.GREEN

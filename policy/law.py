@@ -1,0 +1,179 @@
+"""The law: which arm to run next, and what kept a better one from it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from policy.arms import Arm
+from policy.decision import Blocked
+from policy.goodput import Worth
+from policy.reasons import Reason
+from policy.signals import Signals
+from policy.state import State
+from policy.terms import Terms
+from policy.view import View
+
+# What a change must promise. Towards shorter steps the mean decides, and soon; towards longer ones
+# the lower bound, and twice: being wrong costs most there.
+_LIGHTER_GAIN = 1.01
+_HEAVIER_GAIN = 1.04
+_LEAVE_PLAIN_GAIN = 1.03
+_NARROWER_GAIN = 1.005
+_WIDER_GAIN = 1.01
+# At few requests a wide draft is nearly free, and one trimmed for a guess would lose to it.
+_LOW_LOAD_ROWS = 4
+_LOW_LOAD_GAIN = 1.01
+# A device below its clock makes every time measured before doubtful.
+_THROTTLED_MARGIN = 2.0
+# How long a change is expected to last when its price is weighed, seconds.
+_HORIZON_S = 10.0
+# So many more requests than at the last decision that lighter steps cannot wait for the dwell.
+_SPIKE_FACTOR, _SPIKE_ROWS = 1.5, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the law says.
+
+    Attributes:
+        arm: What to run.
+        reason: Why; where nothing changes, what kept the best other one back.
+        blocked: Better ones that were not taken.
+        confirming: A drafter that won for the first time.
+    """
+
+    arm: Arm
+    reason: Reason
+    blocked: tuple[Blocked, ...] = ()
+    confirming: str | None = None
+
+
+def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
+    """Return what to run: what a guard leaves, then a lighter drafter, a heavier one, a width."""
+    held = view.held
+    if not view.is_allowed(held):
+        return _fallback(view)
+    if signals.num_decoding == 0:
+        return Choice(held, Reason.IDLE)
+    blocked = list(_forbidden(view))
+    is_dwelling = state.is_dwelling(terms.limits, signals.now_s)
+    lighter = _lighter(view, signals.reading.is_throttled)
+    spiked = is_spike(state, signals)
+    if lighter is not None:
+        if spiked or not is_dwelling:
+            return Choice(lighter.arm, _why_lighter(view, spiked), tuple(blocked))
+        blocked.append(Blocked(lighter.arm, Reason.DWELL))
+    heavier = _heavier(view, signals.reading.is_throttled)
+    if heavier is not None:
+        objection = _objection(heavier, view, state, signals, terms)
+        if objection is None:
+            return Choice(heavier.arm, Reason.FASTER, tuple(blocked))
+        blocked.append(Blocked(heavier.arm, objection))
+    confirming = None if heavier is None else heavier.arm.drafter
+    arm, reason = _width(view)
+    if arm == held and blocked:
+        reason = blocked[0].reason
+    return Choice(arm, reason, tuple(blocked), confirming)
+
+
+def is_spike(state: State, signals: Signals) -> bool:
+    """Return whether so many requests came at once that a change for them cannot wait."""
+    return signals.num_decoding > _SPIKE_FACTOR * state.num_rows + _SPIKE_ROWS
+
+
+def _fallback(view: View) -> Choice:
+    """Return the best that is left when a guard forbids what runs, no heavier than it."""
+    reason = view.caps[view.held.drafter].reason or Reason.STEADY
+    narrower = view.peak(view.held.drafter)
+    if narrower is not None:
+        return Choice(narrower.arm, reason)
+    most = view.worths[view.held].seconds
+    lighter = [peak for peak in view.peaks() if peak.arm.is_plain or peak.seconds <= most]
+    return Choice(lighter[0].arm, reason)
+
+
+def _forbidden(view: View) -> Iterator[Blocked]:
+    """Yield the best arm of each drafter that a guard forbids though it is worth more."""
+    held = view.worths[view.held]
+    for drafter in view.outlooks:
+        arms = [worth for arm, worth in view.worths.items() if arm.drafter == drafter]
+        best = max(arms, key=lambda worth: worth.value)
+        reason = view.caps[drafter].reason
+        if reason is not None and best.value > held.value and not view.is_allowed(best.arm):
+            yield Blocked(best.arm, reason)
+
+
+def _lighter(view: View, is_throttled: bool) -> Worth | None:
+    """Return a drafter, or plain, with shorter steps that is worth more by the mean."""
+    current = view.peak(view.held.drafter)
+    if current is None:
+        return None
+    for peak in view.peaks():
+        is_other = peak.arm.drafter != view.held.drafter and peak.seconds < current.seconds
+        # Below plain nothing is worth staying for, however small the loss.
+        wanted = (
+            1.0 if current.value < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current.value
+        )
+        if is_other and peak.value >= wanted:
+            return peak
+    return None
+
+
+def _heavier(view: View, is_throttled: bool) -> Worth | None:
+    """Return a drafter with longer steps that is worth more by its lower bound, load to come."""
+    current = view.peak(view.held.drafter)
+    if current is None:
+        return None
+    gain = _LEAVE_PLAIN_GAIN if view.held.is_plain else _HEAVIER_GAIN
+    wanted = _margin(gain, is_throttled) * view.ahead[current.arm].value
+    for peak in view.peaks():
+        is_other = peak.arm.drafter != view.held.drafter and peak.seconds >= current.seconds
+        if is_other and view.ahead[peak.arm].lower >= wanted:
+            return peak
+    return None
+
+
+def _objection(
+    heavier: Worth, view: View, state: State, signals: Signals, terms: Terms
+) -> Reason | None:
+    """Return what keeps a heavier drafter back; None where nothing does."""
+    drafter = heavier.arm.drafter
+    if state.is_dwelling(terms.limits, signals.now_s):
+        return Reason.DWELL
+    is_tried = state.probe is not None and state.probe.arm.drafter == drafter
+    if not is_tried and state.confirming != drafter:
+        return Reason.CONFIRMING
+    if not state.switches.can_pay(1.0):
+        return Reason.SWITCH_BUDGET
+    current = view.peak(view.held.drafter)
+    saved = 1.0 - (current.value / heavier.value if current else 0.0)
+    catch_up_s = 0.0 if is_tried else signals.condition_of(drafter).catch_up_s
+    return Reason.SWITCH_COST if catch_up_s > saved * _HORIZON_S else None
+
+
+def _width(view: View) -> tuple[Arm, Reason]:
+    """Return the draft length to go on with."""
+    held = view.worths[view.held]
+    best = view.peak(view.held.drafter)
+    if best is None or best.arm == held.arm:
+        return held.arm, Reason.STEADY
+    if best.arm.draft_length > held.arm.draft_length:
+        lower = view.lower_beyond(best.arm, held.arm)
+        if lower >= _WIDER_GAIN * view.ahead[held.arm].value:
+            return best.arm, Reason.WIDER
+        return held.arm, Reason.STEADY
+    gain = _LOW_LOAD_GAIN if view.load.num_rows <= _LOW_LOAD_ROWS else _NARROWER_GAIN
+    if best.value >= gain * held.value:
+        return best.arm, Reason.NARROWER
+    return held.arm, Reason.STEADY
+
+
+def _why_lighter(view: View, spiked: bool) -> Reason:
+    if spiked:
+        return Reason.LOAD_SPIKE
+    current = view.peak(view.held.drafter)
+    is_losing = current is not None and current.value < 1.0
+    return Reason.SLOWER_THAN_PLAIN if is_losing else Reason.FASTER
+
+
+def _margin(gain: float, is_throttled: bool) -> float:
+    return 1.0 + (gain - 1.0) * (_THROTTLED_MARGIN if is_throttled else 1.0)

@@ -1,0 +1,98 @@
+"""When to try what is idle, for how long, and what a trial costs."""
+
+from dataclasses import replace
+
+from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.guards import hard_caps
+from policy.law import is_spike
+from policy.probe import Probe, probe_arm
+from policy.signals import Signals
+from policy.state import State
+from policy.terms import Terms
+from policy.view import View
+
+
+def goes_on(probe: Probe, state: State, signals: Signals, terms: Terms) -> bool:
+    """Return whether a trial should run further."""
+    if probe.is_over or signals.num_decoding == 0 or is_spike(state, signals):
+        return False
+    return _is_possible(probe.arm, state, signals, terms)
+
+
+def next_trial(view: View, state: State, signals: Signals, terms: Terms) -> Probe | None:
+    """Return the trial to start now; None where nothing is due, possible or affordable."""
+    if signals.num_decoding == 0 or state.is_dwelling(terms.limits, signals.now_s):
+        return None
+    due = [
+        name
+        for name, clock in state.clocks.items()
+        if name != view.held.drafter and clock.is_due(signals.now_s)
+    ]
+    for name in sorted(due, key=lambda name: state.clocks[name].seen_s):
+        arm = _trial_arm(name, signals, state, terms)
+        if arm is None:
+            continue
+        probe = Probe(arm, view.held)
+        if state.ledger.can_pay(loss_s(probe, probe.num_steps_planned, view, signals)):
+            return probe
+    return None
+
+
+def settled(
+    probe: Probe, arm: Arm, state: State, view: View, signals: Signals, terms: Terms
+) -> State:
+    """Return the state after a trial, paid for, with the next one set.
+
+    Args:
+        probe: The trial, over or broken off.
+        arm: What was chosen after it.
+        state: What was learnt, the trial included.
+        view: Worths after it.
+        signals: The moment.
+        terms: Has the gaps.
+    """
+    limits, name = terms.limits, probe.arm.drafter
+    clock = replace(state.clocks[name], seen_s=signals.now_s)
+    if arm.drafter == name:
+        clock = replace(clock, gap_s=limits.probe_gap_s)
+    elif probe.is_over:
+        clock = clock.after_probe(
+            limits.probe_gap_max_s, signals.now_s, signals.num_decoding, signals.draw
+        )
+    loss = loss_s(probe, probe.num_steps, view, signals)
+    return replace(
+        state,
+        probe=None,
+        ledger=state.ledger.spent(loss),
+        clocks={**state.clocks, name: clock},
+    )
+
+
+def loss_s(probe: Probe, num_steps: int, view: View, signals: Signals) -> float:
+    """Return the time that steps of a trial lose against what is in force, seconds.
+
+    Believed times, not measured ones, so that a spike cannot empty the purse.
+    """
+    tried, home = view.worths[probe.arm], view.worths[probe.home]
+    lost = num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
+    if probe.arm.is_plain:
+        return lost
+    return lost + signals.condition_of(probe.arm.drafter).catch_up_s
+
+
+def _trial_arm(name: str, signals: Signals, state: State, terms: Terms) -> Arm | None:
+    if name == PLAIN:
+        return PLAIN_ARM
+    widest = terms.ladder.rungs_of(name).draft_lengths[-1]
+    arms = [
+        arm
+        for arm in terms.ladder.arms_of(name, widest)
+        if _is_possible(arm, state, signals, terms)
+    ]
+    return probe_arm(tuple(arms)) if arms else None
+
+
+def _is_possible(arm: Arm, state: State, signals: Signals, terms: Terms) -> bool:
+    """Return whether an arm may run at all: health and goodput are what a trial is to find out."""
+    caps = hard_caps(state, signals, terms)
+    return caps[arm.drafter].allows(arm) and arm.drafter not in state.barred

@@ -1,0 +1,102 @@
+"""What every rule looks at: which arms are allowed, and what each is worth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.goodput import Load, Prices, Worth, drafting_worth, plain_worth
+from policy.guards import Cap, caps, ceilings
+from policy.signals import Signals
+from policy.state import State
+from policy.survival import Outlook
+from policy.terms import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One moment, worked out.
+
+    Attributes:
+        held: What is in force beneath a trial.
+        caps: How far each drafter may go.
+        worths: What every arm is worth now, by arm.
+        ahead: The same when those that wait and can start have started.
+        outlooks: What each drafter may be expected to bring.
+        prices: Step times.
+        load: What a step carries now.
+    """
+
+    held: Arm
+    caps: Mapping[str, Cap]
+    worths: Mapping[Arm, Worth]
+    ahead: Mapping[Arm, Worth]
+    outlooks: Mapping[str, Outlook]
+    prices: Prices
+    load: Load
+
+    @classmethod
+    def of(cls, held: Arm, state: State, signals: Signals, terms: Terms) -> "View":
+        """Return the view of a moment."""
+        rows = max(1, signals.num_decoding)
+        coming = min(signals.num_waiting, signals.num_admissible)
+        now = Load(rows, signals.num_prefill_tokens, signals.num_context_tokens)
+        soon = Load(rows + coming, signals.num_prefill_tokens, signals.num_context_tokens)
+        prices = Prices(terms.costs, state.corrections, signals.now_s)
+        outlooks = {
+            rungs.drafter: state.survival_of(rungs.drafter).outlook(rungs.draft_lengths[-1])
+            for rungs in terms.ladder.drafters
+        }
+        wishes = {
+            rungs.drafter: ceilings(rungs, signals, terms.limits.max_draft_length)
+            for rungs in terms.ladder.drafters
+        }
+
+        def worths(load: Load) -> dict[Arm, Worth]:
+            found = {PLAIN_ARM: plain_worth(prices, load)}
+            for rungs in terms.ladder.drafters:
+                for arm in terms.ladder.arms_of(rungs.drafter, rungs.draft_lengths[-1]):
+                    outlook, wish = outlooks[arm.drafter], wishes[arm.drafter]
+                    found[arm] = drafting_worth(arm, outlook, wish, prices, load)
+            return found
+
+        present = worths(now)
+        ahead = worths(soon) if coming else present
+        return cls(held, caps(state, signals, terms), present, ahead, outlooks, prices, now)
+
+    def is_allowed(self, arm: Arm) -> bool:
+        """Return whether nothing forbids an arm."""
+        return self.caps[arm.drafter].allows(arm)
+
+    def peak(self, drafter: str) -> Worth | None:
+        """Return a drafter's best allowed arm, the wider of two alike; None where it has none."""
+        if drafter == PLAIN:
+            return self.worths[PLAIN_ARM]
+        found = [
+            worth
+            for arm, worth in self.worths.items()
+            if arm.drafter == drafter and self.is_allowed(arm)
+        ]
+        return max(found, key=lambda worth: (worth.value, worth.arm.draft_length), default=None)
+
+    def peaks(self) -> list[Worth]:
+        """Return the best allowed arm of every drafter and plain, the best first."""
+        drafters = [PLAIN, *self.outlooks]
+        found = [peak for peak in map(self.peak, drafters) if peak is not None]
+        return sorted(found, key=lambda worth: -worth.value)
+
+    def scores(self) -> tuple[Worth, ...]:
+        """Return what every arm is worth, the best first."""
+        return tuple(sorted(self.worths.values(), key=lambda worth: (-worth.value, worth.arm)))
+
+    def lower_beyond(self, arm: Arm, held: Arm) -> float:
+        """Return what a wider arm of the same drafter is worth at least.
+
+        Only the places past the narrower one are charged: the others are common to both.
+        """
+        worth = self.ahead[arm]
+        outlook = self.outlooks[arm.drafter]
+        whole = outlook.spread(arm.draft_length)
+        if whole == 0.0:
+            return worth.value
+        share = outlook.spread(arm.draft_length, held.draft_length) / whole
+        return worth.value - (worth.value - worth.lower) * share
