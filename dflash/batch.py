@@ -1,9 +1,9 @@
 """A schedule turned into tensors: one step's token runs. Every shape is written here."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,9 +17,10 @@ class Run:
     Attributes:
         token_ids: The tokens to compute, at least one.
         start: Position of the first of them; positions below it are already in the pages.
-        page_table: Pages of the sequence in order, enough for ``start + len(token_ids)`` tokens.
+        page_table: Pages of the sequence in order, enough for ``start + len(token_ids)`` tokens;
+            of a draft block, which has a page of its own, for ``start``.
         num_logits: Logits are wanted for this many last tokens of the run; 0 for a chunk that
-            does not end its prompt.
+            does not end its prompt. Of a draft block, for this many after its anchor.
     """
 
     token_ids: tuple[int, ...]
@@ -67,24 +68,38 @@ class Batch:
         return self.page_tables.shape[0]
 
 
-def batch_from_runs(runs: Sequence[Run]) -> Batch:
-    """Return the tensors of one step, on the CPU."""
-    offsets, ids, positions, run_of_token, logit_rows = [0], [], [], [], []
-    tables = np.full((len(runs), max(len(run.page_table) for run in runs)), -1, dtype=np.int32)
+def batch_from_runs(
+    runs: Sequence[Run], features: Tensor | None = None, block_size: int = 0
+) -> Batch:
+    """Return the tensors of one step, on the CPU; other arguments are `Batch`'s.
+
+    A step finds every cache full of weights, so that a library function costs what it takes to
+    fetch its code: numbers of 32 bits are gathered as integers and become parts of one tensor.
+    """
+    ids, positions, owners, offsets = [], [], [], [0]
+    wanted, tables = [], []
+    width = max([len(run.page_table) for run in runs])
     for index, run in enumerate(runs):
-        count = len(run.token_ids)
-        end = offsets[-1] + count
-        ids.extend(run.token_ids)
-        positions.extend(range(run.start, run.start + count))
-        run_of_token.extend([index] * count)
-        logit_rows.extend(range(end - run.num_logits, end))
-        tables[index, : len(run.page_table)] = run.page_table
-        offsets.append(end)
+        count, first = len(run.token_ids), offsets[-1]
+        offsets.append(first + count)
+        ids += run.token_ids
+        positions += range(run.start, run.start + count)
+        owners += [index] * count
+        first_wanted = first + 1 if block_size else first + count - run.num_logits
+        wanted += range(first_wanted, first_wanted + run.num_logits)
+        tables += run.page_table
+        tables += [-1] * (width - len(run.page_table))
+    whole = torch.frombuffer(
+        array("i", positions + owners + offsets + wanted + tables), dtype=torch.int32
+    )
+    num_tokens, wanted_at = len(ids), 2 * len(ids) + len(offsets)
     return Batch(
-        token_ids=torch.tensor(ids, dtype=torch.int64),
-        positions=torch.tensor(positions, dtype=torch.int32),
-        run_of_token=torch.tensor(run_of_token, dtype=torch.int32),
-        run_offsets=torch.tensor(offsets, dtype=torch.int32),
-        page_tables=torch.from_numpy(tables),
-        logit_rows=torch.tensor(logit_rows, dtype=torch.int32),
+        token_ids=torch.frombuffer(array("q", ids), dtype=torch.int64),
+        positions=whole[:num_tokens],
+        run_of_token=whole[num_tokens : 2 * num_tokens],
+        run_offsets=whole[2 * num_tokens : wanted_at],
+        page_tables=whole[wanted_at + len(wanted) :].view(len(runs), width),
+        logit_rows=whole[wanted_at : wanted_at + len(wanted)],
+        features=features,
+        block_size=block_size,
     )

@@ -1,31 +1,18 @@
 """The door to the walk over a draft block's candidates: numpy or compiled, the same ids."""
 
 import ctypes
-from collections.abc import Sequence
 from itertools import accumulate
+from struct import Struct
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import WalkInput, walk_reference
 from dflash.errors import KernelError
 from dflash.kernels.draw_library import draw_library
 
 # One row of the compiled form's table: the struct `walk_row` of csrc/walk.c.
-_ROW = np.dtype(
-    [
-        ("seed", np.uint64),
-        ("choice", np.uint32),
-        ("position", np.uint32),
-        ("temperature", np.float64),
-        ("anchor", np.int64),
-        ("first_slot", np.int64),
-        ("num_slots", np.int64),
-    ],
-    align=True,
-)
+_ROW = Struct("=QIIdqqq")
 
 
 class _Slots(ctypes.Structure):
@@ -54,37 +41,30 @@ def walk(request: WalkInput) -> list[tuple[int, ...]]:
     library = draw_library()
     if library is None:
         return walk_reference(request)
-    table = _table(request.rows)
-    _check(request, table)
-    slots = _slots(request)
-    token_ids = np.empty(request.logits.shape[0], dtype=np.int64)
-    counts = np.empty(len(table), dtype=np.int64)
+    rows, num_slots = request.rows, request.logits.shape[0]
+    firsts = list(accumulate([row.num_drafts for row in rows], initial=0))
+    _check(request, firsts[-1])
+    table = b"".join(
+        [
+            _ROW.pack(r.seed, r.choice, r.position, r.temperature, r.anchor, first, r.num_drafts)
+            for r, first in zip(rows, firsts, strict=False)
+        ]
+    )
+    # Plain arrays: numpy's would be made and read by code that a step finds in no cache.
+    token_ids, counts = (ctypes.c_int64 * num_slots)(), (ctypes.c_int64 * len(rows))()
     library.dflash_walk(
-        ctypes.byref(slots),
-        table.ctypes.data,
-        len(table),
-        token_ids.ctypes.data,
-        counts.ctypes.data,
+        ctypes.byref(_slots(request)),
+        table,
+        len(rows),
+        token_ids,
+        counts,
         # The engine's own number of threads: an OpenMP default would take every CPU.
         torch.get_num_threads(),
     )
-    ids = token_ids.tolist()
-    firsts = table["first_slot"].tolist()
     return [
-        tuple(ids[first : first + count])
-        for first, count in zip(firsts, counts.tolist(), strict=True)
+        tuple(token_ids[first : first + count])
+        for first, count in zip(firsts, counts, strict=False)
     ]
-
-
-def _table(rows: Sequence[DraftRow]) -> np.ndarray:
-    firsts = accumulate((row.num_drafts for row in rows), initial=0)
-    return np.array(
-        [
-            (r.seed, r.choice, r.position, r.temperature, r.anchor, first, r.num_drafts)
-            for r, first in zip(rows, firsts, strict=False)
-        ],
-        dtype=_ROW,
-    )
 
 
 def _slots(request: WalkInput) -> _Slots:
@@ -107,19 +87,18 @@ def _slots(request: WalkInput) -> _Slots:
     return slots
 
 
-def _check(request: WalkInput, table: np.ndarray) -> None:
+def _check(request: WalkInput, wanted: int) -> None:
     """Refuse what the compiled form would read past the end of."""
-    wanted = int(table["num_slots"].sum())
     _check_rows("logits", request.logits, wanted)
     if request.states is not None:
         _check_rows("states", request.states, wanted)
-    if request.scoring.selector is not None and wanted:
-        anchors, num_ids = table["anchor"], request.scoring.selector.predecessors.shape[0]
-        if anchors.min() < 0 or anchors.max() >= num_ids:
-            raise KernelError(
-                f"anchors reach from {anchors.min()} to {anchors.max()}; the selector has ids 0 "
-                f"to {num_ids - 1}"
-            )
+    if request.scoring.selector is not None:
+        num_ids = request.scoring.selector.predecessors.shape[0]
+        for row in request.rows:
+            if not 0 <= row.anchor < num_ids:
+                raise KernelError(
+                    f"anchor is {row.anchor}; the selector has ids 0 to {num_ids - 1}"
+                )
 
 
 def _check_rows(name: str, rows: Tensor, count: int) -> None:

@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dflash.batch import Batch
+from dflash.batch import Batch, Run, batch_from_runs
 from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
 from dflash.drafters.config import DFlashConfig
 from dflash.drafters.dflash_program import LOGITS, SELECTOR_STATE
 from dflash.drafters.walk import Scoring, Walk, WalkInput
-from dflash.kernels.pages import PAGE_SIZE
 from dflash.runner import Executor
 
 
@@ -75,58 +73,14 @@ class DFlashDrafter:
 
 def block_batch(config: DFlashConfig, rows: Sequence[DraftRow]) -> Batch:
     """Return the draft blocks of rows: the anchor, then mask tokens, each block in its run."""
-    size, count = config.block_size, len(rows)
-    ids = np.full((count, size), config.mask_token_id, dtype=np.int64)
-    ids[:, 0] = [row.anchor for row in rows]
-    slots = np.arange(size, dtype=np.int32)
-    starts = np.array([row.position for row in rows], dtype=np.int32)
-    num_drafts = np.array([row.num_drafts for row in rows])
-    # Slot 0 holds the anchor: what it predicts is known.
-    is_wanted = (slots > 0) & (slots <= num_drafts[:, None])
-    return Batch(
-        token_ids=torch.from_numpy(ids.reshape(-1)),
-        positions=torch.from_numpy((starts[:, None] + slots).reshape(-1)),
-        run_of_token=torch.from_numpy(np.repeat(np.arange(count, dtype=np.int32), size)),
-        run_offsets=torch.from_numpy(np.arange(count + 1, dtype=np.int32) * np.int32(size)),
-        page_tables=_page_tables([(row.page_table, row.position) for row in rows]),
-        logit_rows=torch.from_numpy(np.flatnonzero(is_wanted).astype(np.int32)),
-        block_size=size,
-    )
+    masks = (config.mask_token_id,) * (config.block_size - 1)
+    runs = [Run((row.anchor, *masks), row.position, row.page_table, row.num_drafts) for row in rows]
+    return batch_from_runs(runs, block_size=config.block_size)
 
 
 def context_batch(features: Tensor, commits: Sequence[ContextRows]) -> Batch:
     """Return the committed tokens of a step, each sequence's in its run, with their features."""
-    counts = [len(commit.rows) for commit in commits]
-    kept = np.concatenate([np.asarray(commit.rows, dtype=np.int64) for commit in commits])
-    positions = np.concatenate(
-        [
-            np.arange(c.start, c.start + n, dtype=np.int32)
-            for c, n in zip(commits, counts, strict=True)
-        ]
-    )
-    runs = np.repeat(np.arange(len(commits), dtype=np.int32), counts)
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    ends = [(c.page_table, c.start + n) for c, n in zip(commits, counts, strict=True)]
-    return Batch(
-        # Which tokens they are is in the features already.
-        token_ids=torch.zeros(len(kept), dtype=torch.int64),
-        positions=torch.from_numpy(positions),
-        run_of_token=torch.from_numpy(runs),
-        run_offsets=torch.from_numpy(offsets),
-        page_tables=_page_tables(ends),
-        logit_rows=torch.empty(0, dtype=torch.int32),
-        features=features[torch.from_numpy(kept)],
-    )
-
-
-def _page_tables(sequences: Sequence[tuple[Sequence[int], int]]) -> Tensor:
-    """Return the pages of the first tokens of each sequence, padded with -1.
-
-    Args:
-        sequences: Page table and number of tokens of each.
-    """
-    counts = [-(-num_tokens // PAGE_SIZE) for _, num_tokens in sequences]
-    tables = np.full((len(sequences), max(*counts, 1)), -1, dtype=np.int32)
-    for row, count, (table, _) in zip(tables, counts, sequences, strict=True):
-        row[:count] = table[:count]
-    return torch.from_numpy(tables)
+    # Which tokens they are is in the features already.
+    runs = [Run((0,) * len(c.rows), c.start, c.page_table, num_logits=0) for c in commits]
+    kept = [features[c.rows.start : c.rows.stop] for c in commits]
+    return batch_from_runs(runs, kept[0] if len(kept) == 1 else torch.cat(kept))

@@ -85,6 +85,12 @@ static candidates largest_of(const float *logits, int64_t columns, int most) {
     return best;
 }
 
+/* Ask for the cache lines that hold these bytes. */
+static void fetch(const char *from, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+    __builtin_prefetch(from + bytes - 1);
+}
+
 static float softcapped(float score, double softcap) {
     double wide = (double)score;
     double e = exponential(-2.0 * fabs(wide / softcap));
@@ -102,6 +108,20 @@ static void score_alone(const walk_slots *slots, candidates *found) {
     if (slots->target_ids)
         for (int i = 0; i < found->count; i++)
             found->token_id[i] = slots->target_ids[found->token_id[i]];
+}
+
+/* A slot's candidates, with their rows of the selector's table on the way: those lie anywhere in
+ * it, and what is asked for now is there when the slot before has been walked. */
+static candidates candidates_of(const walk_slots *slots, int64_t slot) {
+    candidates found = largest_of(slots->logits + slot * slots->logits_stride, slots->columns,
+                                  slots->num_candidates);
+    score_alone(slots, &found);
+    if (slots->successors) {
+        int64_t bytes = slots->rank * (slots->dtype == DTYPE_BF16 ? 2 : 4);
+        for (int i = 0; i < found.count; i++)
+            fetch((const char *)slots->successors + found.token_id[i] * bytes, bytes);
+    }
+    return found;
 }
 
 /* Add what following the token `previous` adds to each. The candidates' sums are side by side:
@@ -153,12 +173,13 @@ static int64_t best_of(candidates *found, const walk_row *row, uint32_t position
 
 /* Write the row's draft tokens from its first slot on; return how many there are. */
 static int64_t walk_along(const walk_slots *slots, const walk_row *row, int64_t *token_ids) {
-    int64_t previous = row->anchor;
+    int64_t previous = row->anchor, end = row->first_slot + row->num_slots;
+    candidates next = {.count = 0};
+    if (row->first_slot < end) next = candidates_of(slots, row->first_slot);
     for (int64_t i = 0; i < row->num_slots; i++) {
         int64_t slot = row->first_slot + i;
-        candidates found = largest_of(slots->logits + slot * slots->logits_stride, slots->columns,
-                                      slots->num_candidates);
-        score_alone(slots, &found);
+        candidates found = next;
+        if (slot + 1 < end) next = candidates_of(slots, slot + 1);
         if (slots->predecessors)
             score_pairs(slots, slots->states + slot * slots->states_stride, previous, &found);
         previous = best_of(&found, row, row->position + 1 + (uint32_t)i);
