@@ -17,8 +17,11 @@ from dflash.models.config import ModelConfig
 from dflash.train.device import training_device
 from dflash.train.export import export_drafter
 from dflash.train.fit import Outlets, fit
-from dflash.train.frozen import frozen_target, indispensable_ids
+from dflash.train.frozen import FrozenTarget, frozen_target, indispensable_ids
 from dflash.train.model import Drafter
+from dflash.train.mtp_model import MtpHead
+from dflash.train.mtp_shape import MtpShape
+from dflash.train.mtp_trainer import MtpTrainer
 from dflash.train.run_state import RunState, load_state
 from dflash.train.sequences import SequenceFolder
 from dflash.train.shape import DrafterShape
@@ -66,14 +69,16 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
     add("--run", type=Path, required=True, help="folder of the run; goes on from its last state")
     add("--export", type=Path, help="folder of the drafter, rewritten with each saved state")
     add("--model", default=EMBEDDED_MODEL, help="the target, as engine.model names it")
-    add("--mask-token-id", type=int, required=True, help="an id that no text of the target holds")
+    add("--drafter", choices=("dflash", "mtp"), default="dflash", help="what kind to train")
+    add("--mask-token-id", type=int, help="an id that no text of the target holds, for dflash")
     length = fit_verb.add_mutually_exclusive_group(required=True)
     length.add_argument("--steps", type=int, help="length of the run in steps")
     length.add_argument("--minutes", type=float, help="length of the run in time")
     add("--seed", type=int, default=0)
-    add("--layers", type=int, default=2)
-    add("--block-size", type=int, default=8)
-    add("--selector-rank", type=int, default=32)
+    add("--layers", type=int, default=2, help="layers of a dflash drafter; mtp has one")
+    add("--block-size", type=int, default=8, help="slots of a dflash block, the anchor's included")
+    add("--draft-length", type=int, default=3, help="draft tokens of an mtp chain")
+    add("--selector-rank", type=int, default=32, help="of a dflash drafter")
     add(
         "--window", type=int, default=512, help="positions a layer looks back; train on longer ones"
     )
@@ -104,7 +109,7 @@ def _fit(options: argparse.Namespace) -> None:
     held_out = _stored("--held-out", options.held_out, checkpoint, taps)
     state = load_state(options.run)
     if state:
-        _check_state(state, options.run, checkpoint, taps)
+        _check_state(state, options, checkpoint, taps)
         shape, ids = state.shape, state.shortlist
     else:
         shape = _shape(checkpoint.config, taps, options)
@@ -114,14 +119,20 @@ def _fit(options: argparse.Namespace) -> None:
     target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype], device)
     # Drawn on the CPU whatever the device: a seed means the same parameters everywhere.
     torch.manual_seed(options.seed)
-    drafter = Drafter(shape)
+    drafter = MtpHead(shape) if isinstance(shape, MtpShape) else Drafter(shape)
     # The head was trained to read states of this scale.
     drafter.norm.weight.data.copy_(checkpoint.tensor("model.norm.weight"))
-    trainer = Trainer(drafter.to(device), target, _plan(options))
+    trainer = _trainer(drafter.to(device), target, _plan(options))
     if state:
         trainer.restore(state)
     outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
     fit(trainer, sequences, held_out.spread(options.held_out_sequences), outlets)
+
+
+def _trainer(drafter: Drafter | MtpHead, target: FrozenTarget, plan: Plan) -> Trainer:
+    if isinstance(drafter, MtpHead):
+        return MtpTrainer(drafter, target, plan)
+    return Trainer(drafter, target, plan)
 
 
 def _stored(
@@ -147,7 +158,15 @@ def _stored(
     return sequences
 
 
-def _check_state(state: RunState, run: Path, checkpoint: Checkpoint, taps: tuple[int, ...]) -> None:
+def _check_state(
+    state: RunState, options: argparse.Namespace, checkpoint: Checkpoint, taps: tuple[int, ...]
+) -> None:
+    run, kind = options.run, "mtp" if isinstance(state.shape, MtpShape) else "dflash"
+    if kind != options.drafter:
+        raise ConfigError(
+            f"--run {run} holds a drafter of kind {kind}, and --drafter is {options.drafter}; name "
+            "another folder to begin a run"
+        )
     found = (state.target_fingerprint, state.shape.target_layer_ids)
     if found != (checkpoint.fingerprint, taps):
         raise ConfigError(
@@ -176,7 +195,40 @@ def _export(options: argparse.Namespace) -> None:
     export_drafter(state, options.out)
 
 
-def _shape(config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace) -> DrafterShape:
+def _shape(
+    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
+) -> DrafterShape | MtpShape:
+    return (_chain_shape if options.drafter == "mtp" else _block_shape)(config, taps, options)
+
+
+def _chain_shape(
+    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
+) -> MtpShape:
+    return MtpShape(
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        rms_norm_eps=config.rms_norm_eps,
+        rope_theta=config.rope_theta,
+        max_position_embeddings=config.max_position_embeddings,
+        draft_length=options.draft_length,
+        target_layer_ids=taps,
+        num_target_layers=config.num_layers,
+        vocab_size=config.vocab_size,
+        sliding_window=options.window,
+    )
+
+
+def _block_shape(
+    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
+) -> DrafterShape:
+    if options.mask_token_id is None:
+        raise ConfigError(
+            "--mask-token-id is missing; a dflash drafter needs an id that no text of the target "
+            "holds"
+        )
     if not 0 <= options.mask_token_id < config.vocab_size:
         raise ConfigError(
             f"--mask-token-id is {options.mask_token_id}, this target's ids are 0 to "

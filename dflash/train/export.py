@@ -9,6 +9,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from dflash.cache_folder import replaced_whole
+from dflash.drafters.mtp_config import MTP_ARCHITECTURE
+from dflash.train.mtp_shape import MtpShape
 from dflash.train.run_state import RunState
 from dflash.train.shape import DrafterShape
 
@@ -34,10 +36,11 @@ def export_drafter(state: RunState, folder: Path) -> None:
 
 
 def _tensors(state: RunState) -> dict[str, Tensor]:
+    is_mtp, is_first = isinstance(state.shape, MtpShape), not state.second_version
     tensors = {
-        name: tensor.to(torch.bfloat16).contiguous()
+        f"mtp.{name}" if is_mtp else name: tensor.to(torch.bfloat16).contiguous()
         for name, tensor in state.drafter.items()
-        if state.second_version or not any(part in name for part in _SECOND_VERSION_ONLY)
+        if not (is_first and any(part in name for part in _SECOND_VERSION_ONLY))
     }
     # The published form of a reduced head: how far a target id lies above its draft id.
     tensors["d2t"] = state.shortlist - torch.arange(len(state.shortlist))
@@ -46,20 +49,16 @@ def _tensors(state: RunState) -> dict[str, Tensor]:
 
 def _config(state: RunState) -> dict[str, Any]:
     shape = state.shape
-    name = "DFlash2DraftModel" if state.second_version else "DFlashDraftModel"
     return {
-        "architectures": [name],
+        **(_of_chains(shape, state) if isinstance(shape, MtpShape) else _of_blocks(shape, state)),
         "model_type": "qwen3",
-        "is_causal": False,
         "attention_bias": False,
         "hidden_size": shape.hidden_size,
         "intermediate_size": shape.intermediate_size,
-        "num_hidden_layers": shape.num_layers,
         "num_attention_heads": shape.num_heads,
         "num_key_value_heads": shape.num_kv_heads,
         "head_dim": shape.head_dim,
         "hidden_act": "silu",
-        "layer_types": ["sliding_attention"] * shape.num_layers,
         "sliding_window": shape.sliding_window,
         "use_sliding_window": True,
         "rope_parameters": {"rope_theta": shape.rope_theta, "rope_type": "default"},
@@ -70,23 +69,39 @@ def _config(state: RunState) -> dict[str, Any]:
         "num_target_layers": shape.num_target_layers,
         "tie_word_embeddings": False,
         "dtype": "bfloat16",
-        "dflash_config": _dflash_config(shape, state),
         "train": {"steps": state.step, "tokens": state.tokens, "seed": state.seed},
     }
 
 
-def _dflash_config(shape: DrafterShape, state: RunState) -> dict[str, Any]:
-    config: dict[str, Any] = {
+def _of_chains(shape: MtpShape, state: RunState) -> dict[str, Any]:
+    return {
+        "architectures": [MTP_ARCHITECTURE],
+        "mtp_num_hidden_layers": 1,
+        "mtp_config": {
+            "draft_length": shape.draft_length,
+            "target_fingerprint": state.target_fingerprint,
+        },
+    }
+
+
+def _of_blocks(shape: DrafterShape, state: RunState) -> dict[str, Any]:
+    nested: dict[str, Any] = {
         "block_size": shape.block_size,
         "mask_token_id": shape.mask_token_id,
         "target_layer_ids": list(shape.target_layer_ids),
         "target_fingerprint": state.target_fingerprint,
     }
     if state.second_version:
-        config |= {
+        nested |= {
             "conv_kernel_size": shape.conv_kernel_size,
             "conv_group_size": shape.conv_group_size,
             "selector_rank": shape.selector_rank,
             "selector_top_k": shape.selector_top_k,
         }
-    return config
+    return {
+        "architectures": ["DFlash2DraftModel" if state.second_version else "DFlashDraftModel"],
+        "is_causal": False,
+        "num_hidden_layers": shape.num_layers,
+        "layer_types": ["sliding_attention"] * shape.num_layers,
+        "dflash_config": nested,
+    }

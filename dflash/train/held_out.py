@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dflash.train.batches import block_tokens
 from dflash.train.frozen import FrozenTarget
@@ -62,7 +63,17 @@ def serve_again(
     hidden = drafter(context, blocks, target.embedding, second_version)
     selector = drafter.candidate_selector if second_version else None
     drafts = draft(target.head, selector, hidden, blocks.anchor_ids)
-    accepted = (drafts.cpu() == tokens[:, 1:]).cumprod(dim=1).sum(dim=1).tolist()
+    return tally_of(drafts.cpu(), tokens[:, 1:])
+
+
+def tally_of(drafts: Tensor, tokens: Tensor) -> Tally:
+    """Return the tally of drafts made at every anchor of a sequence, in order.
+
+    Args:
+        drafts: What was drafted behind each anchor, ``[anchors, slots]``.
+        tokens: What the target emitted there, -1 after the end, ``[anchors, slots]``.
+    """
+    accepted = (drafts == tokens).cumprod(dim=1).sum(dim=1).tolist()
     return _walked(accepted, drafts.shape[1])
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dflash.errors import CheckpointError
+from dflash.train.mtp_shape import MtpShape
 from dflash.train.shape import DrafterShape
 
 _CHECKPOINT = "checkpoint.pt"
@@ -35,7 +36,7 @@ class RunState:
         draw: Where the draw of sequences stands.
     """
 
-    shape: DrafterShape
+    shape: DrafterShape | MtpShape
     shortlist: Tensor
     target_fingerprint: str
     seed: int
@@ -71,7 +72,7 @@ def load_state(folder: Path) -> RunState | None:
     try:
         # Tensors and plain values only: such a file runs no code when it is read.
         content = torch.load(path, weights_only=True)
-        return RunState(**{**content, "shape": DrafterShape(**content["shape"])})
+        return RunState(**{**content, "shape": _shape(content["shape"])})
     except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError) as error:
         raise CheckpointError(
             f"cannot read {path} ({error}); remove it to start the run anew"
@@ -85,4 +86,9 @@ def log_line(folder: Path, entry: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    return asdict(value) if isinstance(value, DrafterShape) else value
+    return asdict(value) if isinstance(value, DrafterShape | MtpShape) else value
+
+
+def _shape(values: Mapping[str, Any]) -> DrafterShape | MtpShape:
+    # Only a chain has a length of its own; a block has slots.
+    return MtpShape(**values) if "draft_length" in values else DrafterShape(**values)
