@@ -117,6 +117,13 @@ def write_tiny_drafter(
     return folder
 
 
+def write_tiny(folder: Path, kind: TinyDrafter | TinyMtp, target: ModelConfig) -> Path:
+    """Write a drafter of any kind into a folder and return it."""
+    if isinstance(kind, TinyMtp):
+        return write_tiny_mtp(folder, kind, target)
+    return write_tiny_drafter(folder, kind, target)
+
+
 def load_tiny_drafter(
     folder: Path, kind: TinyDrafter | TinyMtp, target: LoadedTarget, max_runs: int
 ) -> DFlashDrafter | MtpDrafter:
@@ -129,9 +136,6 @@ def load_tiny_drafter(
         max_runs: Most draft blocks of one pass.
     """
     lender = target.lender
-    if isinstance(kind, TinyMtp):
-        write_tiny_mtp(folder, kind, lender.config)
-    else:
-        write_tiny_drafter(folder, kind, lender.config)
+    write_tiny(folder, kind, lender.config)
     checkpoint = open_bound_drafter(folder, lender.config, lender.fingerprint)
     return load_drafter(checkpoint, lender, max_runs)

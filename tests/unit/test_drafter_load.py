@@ -11,8 +11,10 @@ from benchmarks.rigs.tiny_drafter import (
     load_tiny_drafter,
     tiny_drafter_json,
     tiny_drafter_tensors,
+    write_tiny,
     write_tiny_drafter,
 )
+from benchmarks.rigs.tiny_mtp import TinyMtp
 from dflash import load
 from dflash.config import (
     EMBEDDED_MODEL,
@@ -81,9 +83,17 @@ class Spy:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("kind", [TinyDrafter(version=1), TinyDrafter(draft_vocab_size=24)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        TinyDrafter(version=1),
+        TinyDrafter(draft_vocab_size=24),
+        TinyMtp(),
+        TinyMtp(window=20, draft_vocab_size=24, has_offset_norms=True),
+    ],
+)
 def test_an_engine_with_a_drafter_gives_the_ids_of_one_without(config, tmp_path, kind, temperature):
-    write_tiny_drafter(tmp_path / "other", kind, TARGET)
+    write_tiny(tmp_path / "other", kind, TARGET)
     plain, none_drafted = results_of(load_engine(with_drafter(config, None)), temperature)
 
     engine = load_engine(with_drafter(config, str(tmp_path / "other"), draft_length=5))
@@ -157,6 +167,18 @@ def test_a_drafter_is_said_with_its_block_and_the_length_in_force(
     while engine.has_work:
         most = max(most, engine.step().stats.num_draft_tokens)
     assert most == in_force
+
+
+def test_an_mtp_head_is_said_with_its_reach(config, tmp_path):
+    write_tiny(tmp_path / "head", TinyMtp(draft_length=3), TARGET)
+
+    said = load_engine(with_drafter(config, str(tmp_path / "head"), 5)).speculation
+
+    assert (said.drafter, said.draft_length) == ("head", 3)
+    assert said.detail == (
+        "head, MTP, chain of up to 3 draft tokens; 3 draft tokens a request and step: "
+        "engine.speculation.draft_length is 5, over its reach"
+    )
 
 
 def test_a_drafter_from_a_hub_goes_by_its_id(config, monkeypatch, tmp_path):
