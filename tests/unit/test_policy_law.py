@@ -5,7 +5,7 @@ from dataclasses import replace
 from policy.arms import PLAIN, Arm, Ladder, Rungs
 from policy.decision import Residency
 from policy.governor import Release
-from policy.limits import Limits
+from policy.limits import Limits, MemoryLimits
 from policy.pins import Pin
 from policy.reasons import Reason
 from policy.signals import DrafterCondition, PoolSignal, RequestSignal
@@ -39,7 +39,7 @@ def test_between_the_two_a_narrower_draft_wins():
 
 
 def test_a_load_spike_is_answered_before_the_dwell_is_over():
-    here = world(WEAK, Limits(dwell_s=60.0))
+    here = world(WEAK, Limits(dwell_s=60.0), ONE_DRAFTER)
     here.run(3.0, rows=1)
     assert not here.decision.plan.arm.is_plain
     first = here.run(0.01, rows=64)[0]
@@ -156,11 +156,11 @@ def test_memory_wins_over_a_pin_and_over_gain():
 
 
 def test_memory_is_released_in_order_and_all_of_it_comes_back():
-    here = world()
-    here.run(10.0, rows=4)
+    here = world(limits=Limits(memory=MemoryLimits(escalate_s=4.0, restore_s=6.0)))
+    here.run(5.0, rows=4)
     releases = []
     for occupancy in (99, 10):
-        made = here.run(250.0, rows=4, pool=PoolSignal(100, occupancy), num_waiting=1)
+        made = here.run(36.0, rows=4, pool=PoolSignal(100, occupancy), num_waiting=1)
         for decision in made:
             if not releases or releases[-1] != decision.state.governor.release:
                 releases.append(decision.state.governor.release)
@@ -169,12 +169,12 @@ def test_memory_is_released_in_order_and_all_of_it_comes_back():
 
 
 def test_residency_follows_the_release():
-    here = world()
+    here = world(limits=Limits(memory=MemoryLimits(escalate_s=5.0)))
     here.run(10.0, rows=4)
     assert here.decision.plan.residency == {"dflash2": Residency.WARM, "mtp": Residency.COLD}
-    here.run(40.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
+    here.run(6.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
     assert set(here.decision.plan.residency.values()) == {Residency.NO_CONTEXT}
-    here.run(40.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
+    here.run(6.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
     assert set(here.decision.plan.residency.values()) == {Residency.NO_WEIGHTS}
 
 

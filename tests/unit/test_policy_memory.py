@@ -1,0 +1,111 @@
+"""The memory governor by itself: readings in, releases out."""
+
+import pytest
+
+from policy.governor import Governor, MemoryLevel, Pressure, Release
+from policy.limits import MemoryLimits
+from policy.readings import MemoryReading, MemoryTrouble
+
+LIMITS = MemoryLimits()
+GIB = 1 << 30
+
+
+def reading(free: float) -> MemoryReading:
+    return MemoryReading(140 * GIB, int(free * 140 * GIB), None)
+
+
+def after(pressures, governor=None, every_s=1.0) -> Governor:
+    governor = governor or Governor()
+    start_s = governor.since_s
+    for index, pressure in enumerate(pressures, start=1):
+        governor = governor.after(pressure, LIMITS, start_s + index * every_s)
+    return governor
+
+
+@pytest.mark.parametrize(
+    ("pressure", "level"),
+    [
+        (Pressure(0.89), MemoryLevel.GREEN),
+        (Pressure(0.90), MemoryLevel.AMBER),
+        (Pressure(0.99), MemoryLevel.AMBER),
+        (Pressure(0.99, num_waiting=1), MemoryLevel.RED),
+        (Pressure(0.5, num_preempted=1), MemoryLevel.AMBER),
+        (Pressure(0.5, num_preempted=2), MemoryLevel.RED),
+        (Pressure(0.5, reading=reading(0.03)), MemoryLevel.GREEN),
+        (Pressure(0.5, reading=reading(0.01)), MemoryLevel.AMBER),
+        (Pressure(0.5, reading=reading(0.001)), MemoryLevel.RED),
+    ],
+)
+def test_levels_are_entered_at_their_thresholds(pressure, level):
+    assert after([pressure]).level is level
+
+
+def test_levels_are_left_further_down_than_they_are_entered():
+    amber = after([Pressure(0.91)])
+    assert after([Pressure(0.85)], amber).level is MemoryLevel.AMBER
+    assert after([Pressure(0.79)], amber).level is MemoryLevel.GREEN
+    red = after([Pressure(0.98, num_waiting=1)])
+    assert after([Pressure(0.90)], red).level is MemoryLevel.RED
+    assert after([Pressure(0.87)], red).level is MemoryLevel.AMBER
+    scarce = after([Pressure(reading=reading(0.015))])
+    assert after([Pressure(reading=reading(0.03))], scarce).level is MemoryLevel.AMBER
+    assert after([Pressure(reading=reading(0.05))], scarce).level is MemoryLevel.GREEN
+
+
+def test_two_preemptions_some_seconds_apart_are_red_and_forgotten_in_ten():
+    once = Pressure(num_preempted=1)
+    governor = after([once, Pressure(), Pressure(), once])
+    assert governor.level is MemoryLevel.RED
+    assert after([Pressure()] * 30, governor).level is MemoryLevel.GREEN
+
+
+def test_a_pool_that_is_only_full_narrows_drafts_and_takes_no_more():
+    assert after([Pressure(0.95)] * 500).release is Release.NARROWER_DRAFTS
+
+
+def test_a_co_tenant_that_stays_costs_the_heavy_drafter_and_gives_it_back():
+    pressed = after([Pressure(reading=reading(0.01))] * 100)
+    assert pressed.release is Release.HEAVY_DRAFTER
+    assert after([Pressure(reading=reading(0.5))] * 30, pressed).release is Release.NOTHING
+
+
+def test_red_releases_pages_then_weights_and_amber_gives_back_drafting_only():
+    red = Pressure(reading=reading(0.001))
+    assert after([red]).release is Release.DRAFTING
+    assert after([red] * 32).release is Release.CONTEXT_PAGES
+    most = after([red] * 64)
+    assert most.release is Release.WEIGHTS
+    calm = [Pressure(reading=reading(0.5))]
+    # Memory comes back a minute of calm at a time, drafting five seconds at a time.
+    assert after(calm * 59, most).release is Release.WEIGHTS
+    assert after(calm * 62, most).release is Release.CONTEXT_PAGES
+    assert after(calm * 145, most).release is Release.NOTHING
+
+
+def blind(trouble: MemoryTrouble) -> Pressure:
+    return Pressure(reading=MemoryReading(trouble=trouble))
+
+
+@pytest.mark.parametrize("trouble", [MemoryTrouble.ABSENT, MemoryTrouble.REFUSED])
+def test_where_there_is_no_device_to_guard_the_pool_alone_decides(trouble):
+    governor = after([blind(trouble)] * 100)
+    assert governor.level is MemoryLevel.GREEN
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [MemoryTrouble.FAILED, MemoryTrouble.IMPLAUSIBLE, MemoryTrouble.UNSUPPORTED],
+)
+def test_a_reading_that_fails_holds_the_last_answer_and_then_goes_to_the_safe_side(trouble):
+    answered = after([Pressure(reading=reading(0.5))])
+    assert after([blind(trouble)] * 9, answered).level is MemoryLevel.GREEN
+    assert after([blind(trouble)] * 12, answered).level is MemoryLevel.AMBER
+    red = after([Pressure(reading=reading(0.001))])
+    assert after([blind(trouble)] * 100, red).level is MemoryLevel.RED
+
+
+def test_a_lost_device_is_amber_at_once_and_trusted_again_when_it_answers():
+    answered = after([Pressure(reading=reading(0.5))])
+    lost = after([blind(MemoryTrouble.LOST)], answered)
+    assert lost.level is MemoryLevel.AMBER
+    assert after([Pressure(reading=reading(0.5))], lost).level is MemoryLevel.GREEN
