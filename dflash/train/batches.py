@@ -12,6 +12,10 @@ from dflash.train.loss import Labels
 from dflash.train.model import Blocks
 from dflash.train.sequences import TappedSequence
 
+# A sequence's context is filled up to a multiple of so many rows: products of the same few shapes
+# again and again find their kernels made, where every new shape has them made first.
+_CONTEXT_STEP = 64
+
 
 class SequencePool(Protocol):
     """Sequences by index; a list of them is one."""
@@ -30,8 +34,9 @@ class Batch:
     """What one step computes.
 
     Attributes:
-        features: Context of every sequence, packed, ``[tokens, taps * hidden]``.
-        lengths: Context tokens of each sequence.
+        features: Context of every sequence, packed, ``[rows, taps * hidden]``; rows of 0, which no
+            block sees, fill each sequence up.
+        lengths: Rows of each sequence.
         blocks: The blocks to draft.
         labels: What they should predict.
     """
@@ -111,7 +116,8 @@ def make_batch(
         generator: Source of the draw, of the CPU: the same anchors for every device.
     """
     anchors, tokens, starts = [], [], []
-    lengths = tuple(len(sequence.token_ids) - 1 for sequence in sequences)
+    contexts = [_filled_up(sequence.features[:-1]) for sequence in sequences]
+    lengths = tuple(len(context) for context in contexts)
     for sequence, start in zip(sequences, accumulate(lengths, initial=0), strict=False):
         first, last = sequence.prompt_length, len(sequence.token_ids) - 2
         order = torch.randperm(last - first + 1, generator=generator)
@@ -122,11 +128,15 @@ def make_batch(
     per_sequence = tuple(len(drawn) for drawn in anchors)
     ids = torch.cat(tokens)
     return Batch(
-        features=torch.cat([sequence.features[:-1] for sequence in sequences]),
+        features=torch.cat(contexts),
         lengths=lengths,
         blocks=Blocks(ids[:, 0], torch.cat(anchors), per_sequence),
         labels=_labels(ids, torch.cat(starts), predictable),
     )
+
+
+def _filled_up(features: Tensor) -> Tensor:
+    return torch.nn.functional.pad(features, (0, 0, 0, -len(features) % _CONTEXT_STEP))
 
 
 def block_tokens(token_ids: Tensor, anchors: Tensor, block_size: int) -> Tensor:

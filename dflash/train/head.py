@@ -8,6 +8,8 @@ from torch import Tensor
 
 # The logits of so many rows are worked on at once: they fit the processor's cache.
 _ROWS_AT_ONCE = 512
+# They are filled up to a multiple of this: few shapes, so that their kernels are made once.
+_ROW_STEP = 128
 _SMALLEST_SHARE = 1e-30
 # How much of a row's gradient leads to the target's distribution, where it is known.
 _SOFT = 0.5
@@ -93,6 +95,9 @@ class _CrossEntropy(torch.autograd.Function):
         taught: Tensor | None,
         candidates: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
+        count = len(hidden)
+        hidden, labels = _filled_up(hidden), _filled_up(labels)
+        taught = None if taught is None else _filled_up(taught)
         parts = [
             _part(
                 hidden[start : start + _ROWS_AT_ONCE],
@@ -101,10 +106,10 @@ class _CrossEntropy(torch.autograd.Function):
                 None if taught is None else taught[start : start + _ROWS_AT_ONCE],
                 candidates,
             )
-            for start in range(0, len(hidden), _ROWS_AT_ONCE)
+            for start in range(0, count, _ROWS_AT_ONCE)
         ]
         losses, likelihoods, best, gradient = (
-            torch.cat(column) for column in zip(*parts, strict=True)
+            torch.cat(column)[:count] for column in zip(*parts, strict=True)
         )
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(likelihoods, best)
@@ -115,6 +120,11 @@ class _CrossEntropy(torch.autograd.Function):
         (gradient,) = ctx.saved_tensors
         scaled = (gradient * grad_outputs[0][:, None]).to(gradient.dtype)
         return scaled, None, None, None, None
+
+
+def _filled_up(rows: Tensor) -> Tensor:
+    missing = -len(rows) % _ROW_STEP
+    return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])])
 
 
 def _part(

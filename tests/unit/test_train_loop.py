@@ -152,7 +152,20 @@ def test_labels_end_with_the_sequence_and_at_the_first_id_off_the_shortlist() ->
     assert batch.labels.previous[3].tolist() == [9, 4, 3]
     # The target chose each label at the token before it.
     assert batch.labels.rows[3].tolist() == [5, 6, 7]
-    assert batch.lengths == (8,)
+
+
+@torch.no_grad()
+def test_the_rows_that_fill_a_context_up_change_nothing_a_block_sees() -> None:
+    sequences = [tiny_sequence(0, length=9), tiny_sequence(1, length=13)]
+    drafter, target = tiny_drafter(), tiny_target()
+    batch = make_batch(sequences, target.head.rows >= 0, 4, 99, torch.Generator().manual_seed(0))
+    assert batch.lengths == (64, 64)
+    bare = torch.cat([sequence.features[:-1] for sequence in sequences])
+    filled, plain = (
+        drafter(drafter.context(features, lengths), batch.blocks, target.embedding, True)
+        for features, lengths in ((batch.features, batch.lengths), (bare, (8, 12)))
+    )
+    torch.testing.assert_close(filled, plain)
 
 
 def test_slots_weigh_less_the_later_or_the_less_likely_to_be_reached() -> None:
