@@ -27,7 +27,7 @@ def from_json(kind: type[Value], text: str) -> Value:
     """
     try:
         return _built(kind, json.loads(text))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PolicyError(
             f"this line is no {kind.__name__} ({error}): {text[:80]!r}; "
             "read a file that this version wrote"
