@@ -1,6 +1,7 @@
 """The MTP head as it is trained: parameters under their published names, chains by the batch."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import cast
 
 import torch
@@ -126,10 +127,9 @@ class MtpHead(nn.Module):
 
 def _rows(past: Past, chains: Chains) -> Tensor:
     """Return the row of each chain's anchor in the past, ``[chains]``."""
-    device = chains.anchors.device
-    starts = torch.tensor([0, *past.lengths], device=device).cumsum(0)[:-1]
-    counts = torch.tensor(chains.per_sequence, device=device)
-    return starts.repeat_interleave(counts) + chains.anchors
+    parts = chains.anchors.split(chains.per_sequence)
+    starts = accumulate(past.lengths, initial=0)
+    return torch.cat([part + start for part, start in zip(parts, starts, strict=False)])
 
 
 class _ChainAttention:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dflash.errors import ConfigError
 from dflash.train.batches import Batch, SequencePool, block_tokens, make_batch
@@ -24,7 +25,7 @@ class MtpBatch(Batch):
     """What one step computes.
 
     Attributes:
-        token_ids: The tokens of the context, ``[tokens]`` int64.
+        token_ids: The token of each row of features, ``[rows]`` int64.
     """
 
     token_ids: Tensor
@@ -101,7 +102,9 @@ class MtpTrainer(Trainer):
             plan.anchors_per_sequence,
             torch.Generator().manual_seed(plan.seed + self.step),
         )
-        token_ids = torch.cat([sequence.token_ids[:-1].long() for sequence in some])
+        # As many as there are rows of features; what fills a sequence up is seen by no chain.
+        parts = zip(some, batch.lengths, strict=True)
+        token_ids = torch.cat([_filled(s.token_ids[:-1].long(), length) for s, length in parts])
         return MtpBatch(batch.features, batch.lengths, batch.blocks, batch.labels, token_ids)
 
     def _loss(self, batch: Batch) -> Loss:
@@ -117,3 +120,7 @@ class MtpTrainer(Trainer):
     def _past(self, features: Tensor, token_ids: Tensor, lengths: tuple[int, ...]) -> Past:
         deepest = features[:, -self.head.shape.hidden_size :].to(self.target.embedding.dtype)
         return Past(token_ids, self._teacher.states(deepest, lengths), lengths)
+
+
+def _filled(token_ids: Tensor, length: int) -> Tensor:
+    return functional.pad(token_ids, (0, length - len(token_ids)))

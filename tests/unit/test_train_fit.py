@@ -14,78 +14,16 @@ from dflash.drafters.checkpoint import open_drafter_checkpoint
 from dflash.errors import ConfigError
 from dflash.models.checkpoint import open_checkpoint
 from dflash.train.__main__ import main
-from dflash.train.answer_sampling import Sampling
 from dflash.train.device import training_device
 from dflash.train.run_state import load_state, save_state
-from dflash.train.sequences import Manifest, SequenceFolder, TappedSequence
 from dflash.train.stored import StoredSequences
-from tests.rigs.byte_tokenizer import byte_level_tokenizer
 from tests.rigs.elsewhere import ELSEWHERE, Elsewhere
-from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
-
-VOCABULARY = 320
-TAPS = (0,)
-
-
-def sequence(seed: int, length: int = 20) -> TappedSequence:
-    generator = torch.Generator().manual_seed(seed)
-    return TappedSequence(
-        kind=("chat", "code")[seed % 2],
-        prompt_length=5,
-        temperature=0.0,
-        token_ids=torch.randint(5, 40, (length,), generator=generator, dtype=torch.int32),
-        features=torch.randn(length, 64, generator=generator).bfloat16(),
-    )
+from tests.rigs.fit_run import TAPS, VOCABULARY, arguments, sequence, stored, write_target
 
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    folder = write_tiny_checkpoint(
-        tmp_path / "target", config={**TINY_CONFIG, "vocab_size": VOCABULARY}
-    )
-    byte_level_tokenizer().save(str(folder / "tokenizer.json"))
-    return folder
-
-
-def stored(folder: Path, fingerprint: str, shards: int = 2) -> SequenceFolder:
-    sequences = SequenceFolder(folder)
-    sequences.claim(
-        Manifest(
-            model="tiny",
-            fingerprint=fingerprint,
-            taps=TAPS,
-            dtype="bfloat16",
-            form="torch",
-            prompts_sha256="",
-            prompts_per_shard=4,
-            sampling=Sampling(seed=0, temperature=1.0, share=0.0),
-        )
-    )
-    for shard in range(shards):
-        sequences.write(shard, [sequence(4 * shard + seed) for seed in range(4)])
-    return sequences
-
-
-def arguments(tmp_path: Path, target: Path, steps: int) -> list[str]:
-    stored(tmp_path / "sequences", open_checkpoint(str(target), tmp_path).fingerprint)
-    folders = {
-        "--model": target,
-        "--sequences": tmp_path / "sequences",
-        "--held-out": tmp_path / "sequences",
-        "--run": tmp_path / "run",
-        "--export": tmp_path / "drafter",
-    }
-    settings = {
-        "--mask-token-id": 3,
-        "--layers": 1,
-        "--steps": steps,
-        "--sequences-per-step": 2,
-        "--anchors": 4,
-        "--draft-vocab-size": 300,
-        "--selector-rank": 4,
-    }
-    pairs = [(name, str(value)) for name, value in (folders | settings).items()]
-    return ["fit", *(part for pair in pairs for part in pair)]
+    return write_target(tmp_path / "target")
 
 
 def test_a_run_ends_with_a_drafter_that_serving_accepts(tmp_path: Path, target: Path) -> None:
@@ -99,11 +37,52 @@ def test_a_run_ends_with_a_drafter_that_serving_accepts(tmp_path: Path, target: 
     # The ids that were emitted are among them.
     assert set(range(5, 40)) <= set(ids.tolist())
 
-    lines = (tmp_path / "run" / "curve.jsonl").read_text().splitlines()
-    step, measured = (json.loads(line) for line in lines)
+    step, measured = curve_of(tmp_path)
     assert step["step"] == measured["step"] == 20
     assert measured["by_kind"].keys() == {"chat", "code"}
     assert 1.0 <= measured["held_out"] <= 8.0
+
+
+def test_a_run_ends_with_an_mtp_head_that_serving_accepts(tmp_path: Path, target: Path) -> None:
+    fit = [*arguments(tmp_path, target, steps=20), "--drafter", "mtp", "--draft-length", "2"]
+    index = fit.index("--mask-token-id")
+    assert main(fit[:index] + fit[index + 2 :]) == 0
+
+    head = open_drafter_checkpoint(tmp_path / "drafter")
+    assert (head.config.kind, head.config.max_draft_length) == ("MTP", 2)
+    assert head.config.target_fingerprint == load_state(tmp_path / "run").target_fingerprint
+    assert set(range(5, 40)) <= set(head.target_ids().tolist())
+    step, measured = curve_of(tmp_path)
+    assert step["step"] == measured["step"] == 20
+    assert 1.0 <= measured["held_out"] <= 3.0
+    assert len(measured["by_slot"]) == 2
+
+
+@pytest.mark.parametrize(("kind", "other"), [("mtp", "dflash"), ("dflash", "mtp")])
+def test_a_run_of_another_kind_does_not_go_on(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture, kind: str, other: str
+) -> None:
+    fit = arguments(tmp_path, target, steps=1)
+    assert main([*fit, "--drafter", kind]) == 0
+    assert main([*fit, "--drafter", other]) == 1
+    assert f"holds a drafter of kind {kind}, and --drafter is {other}" in caplog.text
+
+
+def test_a_block_drafter_needs_a_mask(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = arguments(tmp_path, target, steps=1)
+    index = fit.index("--mask-token-id")
+    assert main(fit[:index] + fit[index + 2 :]) == 1
+    assert "--mask-token-id is missing" in caplog.text
+
+
+def test_an_mtp_head_is_not_trained_on_labels_only(
+    tmp_path: Path, target: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit = [*arguments(tmp_path, target, steps=1), "--drafter", "mtp", "--labels-only"]
+    assert main(fit) == 1
+    assert "leave out --labels-only" in caplog.text
 
 
 def test_a_run_goes_on_from_its_state_and_exports_again(tmp_path: Path, target: Path) -> None:
@@ -139,14 +118,18 @@ def plain_attention() -> Iterator[None]:
         yield
 
 
-def results(folder: Path) -> tuple[list[dict], bytes]:
+def curve_of(folder: Path) -> list[dict]:
     lines = (folder / "run" / "curve.jsonl").read_text().splitlines()
-    curve = [{**json.loads(line), "elapsed_s": None} for line in lines]
+    return [json.loads(line) for line in lines]
+
+
+def results(folder: Path) -> tuple[list[dict], bytes]:
+    curve = [{**entry, "elapsed_s": None} for entry in curve_of(folder)]
     return curve, (folder / "drafter" / "model.safetensors").read_bytes()
 
 
 @pytest.mark.usefixtures("plain_attention")
-@pytest.mark.parametrize("more", [[], ["--decay", "4"], ["--labels-only"]])
+@pytest.mark.parametrize("more", [[], ["--decay", "4"], ["--labels-only"], ["--drafter", "mtp"]])
 def test_a_run_keeps_to_its_device_and_comes_to_the_same(
     tmp_path: Path, target: Path, fit_elsewhere, more: list[str]
 ) -> None:
