@@ -48,13 +48,11 @@ class Pressure:
 
     Attributes:
         occupancy: Share of pages that requests own.
-        num_waiting: Requests that wait.
         num_preempted: Requests that lost their pages since the last decision.
         reading: The device.
     """
 
     occupancy: float = 0.0
-    num_waiting: int = 0
     num_preempted: int = 0
     reading: MemoryReading = field(default_factory=MemoryReading)
 
@@ -86,7 +84,7 @@ class Governor:
         device = _device_level(self, pressure.reading, limits, now_s)
         preempted_s = (*self.preempted_s, *[now_s] * min(2, pressure.num_preempted))[-2:]
         recent = sum(now_s - at < _PREEMPTION_S for at in preempted_s)
-        pool = _pool_level(self.level, pressure, limits)
+        pool = _pool_level(self.level, pressure.occupancy, limits)
         urgent = max(device, _preemption_level(recent), key=_ORDER.index)
         level = max(pool, urgent, key=_ORDER.index)
         release, since_s = self._released(level, urgent, limits, now_s)
@@ -98,8 +96,7 @@ class Governor:
         """Return the release of a level: up at once into its range, then a step at a time."""
         least, most = _RANGES[level]
         if level is MemoryLevel.AMBER and urgent is MemoryLevel.GREEN:
-            # A pool that is only full, as it is under any queue, takes pages from drafts and no
-            # more: a lighter drafter would free none of it.
+            # A lighter drafter would free nothing of a pool that is only full.
             most = Release.NARROWER_DRAFTS
         since_s = self.since_s if level is self.level else now_s
         if self.release < least:
@@ -113,14 +110,16 @@ class Governor:
         return self.release, since_s
 
 
-def _pool_level(held: MemoryLevel, pressure: Pressure, limits: MemoryLimits) -> MemoryLevel:
-    """Return what the page pool alone says; a level is left further down than it is entered."""
-    is_red = held is MemoryLevel.RED
-    red_from = limits.calm_occupancy if is_red else limits.red_occupancy
-    if pressure.occupancy >= red_from and (pressure.num_waiting > 0 or is_red):
-        return MemoryLevel.RED
-    amber_from = limits.amber_occupancy if held is MemoryLevel.GREEN else limits.green_occupancy
-    return MemoryLevel.AMBER if pressure.occupancy >= amber_from else MemoryLevel.GREEN
+def _pool_level(held: MemoryLevel, occupancy: float, limits: MemoryLimits) -> MemoryLevel:
+    """Return what the page pool alone says, which is never red.
+
+    Under a queue a pool is always full: to draft nothing then would give up speculation wherever
+    load is high, for pages that a draft which fits does not take from anybody. Requests that lose
+    their pages are another matter.
+    """
+    is_green = held is MemoryLevel.GREEN
+    amber_from = limits.amber_occupancy if is_green else limits.green_occupancy
+    return MemoryLevel.AMBER if occupancy >= amber_from else MemoryLevel.GREEN
 
 
 def _preemption_level(num_recent: int) -> MemoryLevel:

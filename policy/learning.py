@@ -20,7 +20,6 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
     limits, now_s = terms.limits, signals.now_s
     pressure = Pressure(
         signals.pool.occupancy,
-        signals.num_waiting,
         sum(step.num_preempted for step in signals.steps),
         signals.reading,
     )

@@ -13,10 +13,8 @@ class MemoryLimits:
     """When memory is short, and when it no longer is. Up and down differ, so nothing flutters.
 
     Attributes:
-        amber_occupancy: Share of pages in use from which drafts are narrowed.
-        red_occupancy: Share from which, with a queue, nothing is drafted.
-        green_occupancy: Amber ends below this.
-        calm_occupancy: Red ends below this.
+        amber_occupancy: Share of pages in use from which drafts are narrowed to what is free.
+        green_occupancy: That ends below this.
         amber_free_fraction: Share of device memory that must be free, or drafts are narrowed.
         red_free_fraction: Share that must be free, or nothing is drafted.
         escalate_s: Seconds of pressure before the next release.
@@ -24,9 +22,7 @@ class MemoryLimits:
     """
 
     amber_occupancy: float = 0.90
-    red_occupancy: float = 0.97
     green_occupancy: float = 0.80
-    calm_occupancy: float = 0.88
     amber_free_fraction: float = 0.02
     red_free_fraction: float = 0.005
     escalate_s: float = 30.0
@@ -37,10 +33,6 @@ class MemoryLimits:
             "policy.memory",
             green_occupancy=self.green_occupancy,
             amber_occupancy=self.amber_occupancy,
-            red_occupancy=self.red_occupancy,
-        )
-        _check_ascending(
-            "policy.memory", calm_occupancy=self.calm_occupancy, red_occupancy=self.red_occupancy
         )
         _check_ascending(
             "policy.memory",

@@ -14,7 +14,7 @@ from policy.survival import Survival
 from policy.terms import Terms
 
 # Time that probes may lose at once, seconds; it fills by ``exploration_share`` of busy time.
-_LEDGER_S = 0.5
+_LEDGER_S = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def first_state(terms: Terms, now_s: float) -> State:
     switches = Purse(limits.switches_per_minute, limits.switches_per_minute, now_s)
     return State(
         clocks=clocks,
-        ledger=Purse(_LEDGER_S, _LEDGER_S, now_s),
+        ledger=Purse(_LEDGER_S / 4, _LEDGER_S, now_s),
         switches=switches,
         governor=Governor(since_s=now_s),
     )

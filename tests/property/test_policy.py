@@ -164,12 +164,12 @@ def test_one_spike_changes_nothing_that_is_decided(episodes, limits, data):
     assert spiky.reason == world.decisions[at].reason
 
 
-LEVELS = st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.integers(0, 3), st.floats(0.0, 0.1))
+LEVELS = st.tuples(st.floats(0.0, 1.0), st.integers(0, 3), st.floats(0.0, 0.1))
 
 
-def pressure(of: tuple[float, int, int, float]) -> Pressure:
-    occupancy, waiting, preempted, free = of
-    return Pressure(occupancy, waiting, preempted, MemoryReading(10**9, int(free * 10**9), None))
+def pressure(of: tuple[float, int, float]) -> Pressure:
+    occupancy, preempted, free = of
+    return Pressure(occupancy, preempted, MemoryReading(10**9, int(free * 10**9), None))
 
 
 @given(st.lists(LEVELS, max_size=8), LEVELS, LEVELS, st.floats(0.1, 100.0))
@@ -181,8 +181,8 @@ def test_more_pressure_never_gives_back_more(history, one, other, later_s):
     less = tuple(map(min, zip(one, other, strict=True)))
     more = tuple(map(max, zip(one, other, strict=True)))
     # Free memory falls with pressure.
-    calm = pressure((*less[:3], more[3]))
-    tight = pressure((*more[:3], less[3]))
+    calm = pressure((*less[:2], more[2]))
+    tight = pressure((*more[:2], less[2]))
     at_s = now_s + later_s
     calmer = governor.after(calm, MemoryLimits(), at_s)
     tighter = governor.after(tight, MemoryLimits(), at_s)

@@ -7,12 +7,14 @@ from policy.decision import Residency
 from policy.governor import Release
 from policy.limits import Limits, MemoryLimits
 from policy.pins import Pin
+from policy.readings import MemoryReading
 from policy.reasons import Reason
 from policy.signals import DrafterCondition, PoolSignal, RequestSignal
 from tests.rigs.policy_world import LADDER, World, drafters_of, shares, terms
 
 GOOD = {"dflash2": 0.9, "mtp": 0.8}
 WEAK = {"dflash2": 0.45, "mtp": 0.3}
+NO_MEMORY = MemoryReading(1000, 1, None)
 ONE_DRAFTER = Ladder((Rungs("dflash2", (1, 3, 5, 7)),))
 
 
@@ -147,10 +149,9 @@ def test_a_pin_overrides_the_law_until_it_expires():
 def test_memory_wins_over_a_pin_and_over_gain():
     here = world()
     here.run(10.0, rows=4)
-    full = PoolSignal(100, 99)
     pin = Pin(Arm("dflash2", 7), ("*",), "ops", "load test", here.now_s + 100.0)
     for signals in ({"pin": pin}, {}):
-        made = here.run(2.0, rows=4, pool=full, num_waiting=3, **signals)
+        made = here.run(2.0, rows=4, reading=NO_MEMORY, **signals)
         assert {decision.plan.arm for decision in made} == {Arm()}
         assert {decision.reason for decision in made} == {Reason.MEMORY_RED}
 
@@ -159,8 +160,8 @@ def test_memory_is_released_in_order_and_all_of_it_comes_back():
     here = world(limits=Limits(memory=MemoryLimits(escalate_s=4.0, restore_s=6.0)))
     here.run(5.0, rows=4)
     releases = []
-    for occupancy in (99, 10):
-        made = here.run(36.0, rows=4, pool=PoolSignal(100, occupancy), num_waiting=1)
+    for reading in (NO_MEMORY, MemoryReading(1000, 500, None)):
+        made = here.run(36.0, rows=4, reading=reading)
         for decision in made:
             if not releases or releases[-1] != decision.state.governor.release:
                 releases.append(decision.state.governor.release)
@@ -172,9 +173,9 @@ def test_residency_follows_the_release():
     here = world(limits=Limits(memory=MemoryLimits(escalate_s=5.0)))
     here.run(10.0, rows=4)
     assert here.decision.plan.residency == {"dflash2": Residency.WARM, "mtp": Residency.COLD}
-    here.run(6.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
+    here.run(6.0, rows=4, reading=NO_MEMORY)
     assert set(here.decision.plan.residency.values()) == {Residency.NO_CONTEXT}
-    here.run(6.0, rows=4, pool=PoolSignal(100, 99), num_waiting=1)
+    here.run(6.0, rows=4, reading=NO_MEMORY)
     assert set(here.decision.plan.residency.values()) == {Residency.NO_WEIGHTS}
 
 
@@ -201,7 +202,7 @@ def test_an_idle_context_is_kept_no_longer_than_catching_up_takes():
 
 
 def test_a_change_is_measured_against_plain():
-    made = world().run(20.0, rows=1)
+    made = world().run(40.0, rows=1)
     found = [decision.realised for decision in made if decision.realised]
     over_plain = [realised.gain for realised in found if realised.over.is_plain]
     assert over_plain

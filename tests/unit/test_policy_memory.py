@@ -27,8 +27,7 @@ def after(pressures, governor=None, every_s=1.0) -> Governor:
     [
         (Pressure(0.89), MemoryLevel.GREEN),
         (Pressure(0.90), MemoryLevel.AMBER),
-        (Pressure(0.99), MemoryLevel.AMBER),
-        (Pressure(0.99, num_waiting=1), MemoryLevel.RED),
+        (Pressure(1.0), MemoryLevel.AMBER),
         (Pressure(0.5, num_preempted=1), MemoryLevel.AMBER),
         (Pressure(0.5, num_preempted=2), MemoryLevel.RED),
         (Pressure(0.5, reading=reading(0.03)), MemoryLevel.GREEN),
@@ -44,9 +43,9 @@ def test_levels_are_left_further_down_than_they_are_entered():
     amber = after([Pressure(0.91)])
     assert after([Pressure(0.85)], amber).level is MemoryLevel.AMBER
     assert after([Pressure(0.79)], amber).level is MemoryLevel.GREEN
-    red = after([Pressure(0.98, num_waiting=1)])
-    assert after([Pressure(0.90)], red).level is MemoryLevel.RED
-    assert after([Pressure(0.87)], red).level is MemoryLevel.AMBER
+    red = after([Pressure(reading=reading(0.001))])
+    assert after([Pressure(reading=reading(0.008))], red).level is MemoryLevel.RED
+    assert after([Pressure(reading=reading(0.015))], red).level is MemoryLevel.AMBER
     scarce = after([Pressure(reading=reading(0.015))])
     assert after([Pressure(reading=reading(0.03))], scarce).level is MemoryLevel.AMBER
     assert after([Pressure(reading=reading(0.05))], scarce).level is MemoryLevel.GREEN

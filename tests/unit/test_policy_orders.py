@@ -41,10 +41,8 @@ def test_a_limit_that_cannot_work_is_refused_by_name(wrong, message):
     "wrong",
     [
         {"amber_occupancy": 0.7},
-        {"red_occupancy": 0.85},
-        {"calm_occupancy": 0.98},
         {"red_free_fraction": 0.5},
-        {"red_occupancy": 1.5},
+        {"amber_occupancy": 1.5},
         {"restore_s": 0.0},
     ],
 )

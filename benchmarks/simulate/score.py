@@ -1,0 +1,132 @@
+"""What a simulated run was worth: against the best arm, against plain, against full width."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from policy.arms import Arm
+from policy.simulate import Finished, Tick
+
+INTERVAL_S = 5.0
+# Up to here a load is low, and full-width drafts are what has to be matched.
+_LOW_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One run.
+
+    Attributes:
+        regret: Work lost against the best fixed arm of each interval.
+        regret_steps: Work lost against the best arm of each decision.
+        over_plain: Work done over that of plain decoding in the same time.
+        worst_interval: The least of that over all intervals.
+        low_load_loss: Work lost against full-width drafts at few requests; None where load is
+            never low.
+        switches_per_min: Changes of drafter a minute, trials left out.
+        probe_share: Share of time spent in trials.
+        tok_s: Tokens a second of the requests that are done.
+        latency_s: Mean time from arrival to last token.
+        tpot_p99_s: Time per token of the slowest of a hundred requests.
+    """
+
+    regret: float
+    regret_steps: float
+    over_plain: float
+    worst_interval: float
+    low_load_loss: float | None
+    switches_per_min: float
+    probe_share: float
+    tok_s: float
+    latency_s: float
+    tpot_p99_s: float
+
+
+def scored(ticks: Sequence[Tick], finished: Sequence[Finished], widest: Arm) -> Score:
+    """Return the score of a run.
+
+    Args:
+        ticks: Its decisions; at least one.
+        finished: Its requests; at least one.
+        widest: Full-width drafts of the heaviest drafter.
+    """
+    seconds = sum(tick.seconds for tick in ticks)
+    span_s = ticks[-1].at_s + ticks[-1].seconds - ticks[0].at_s
+    done = sum(_work(tick) for tick in ticks)
+    best = sum(max(tick.worths.values()) * tick.seconds for tick in ticks)
+    slowest = sorted(f.decode_s / max(1, f.num_tokens - 1) for f in finished)
+    return Score(
+        regret=1.0 - done / sum(map(_best_fixed, _intervals(ticks))),
+        regret_steps=1.0 - done / best,
+        over_plain=sum(tick.plain_s for tick in ticks) / seconds,
+        worst_interval=min(interval_values(ticks)),
+        low_load_loss=_low_load_loss(ticks, widest),
+        switches_per_min=_num_switches(ticks) / span_s * 60.0,
+        probe_share=sum(tick.seconds for tick in ticks if tick.is_probe) / seconds,
+        tok_s=sum(f.num_tokens for f in finished) / span_s,
+        latency_s=sum(f.queue_s + f.decode_s for f in finished) / len(finished),
+        tpot_p99_s=slowest[int(0.99 * (len(slowest) - 1))],
+    )
+
+
+def interval_values(ticks: Sequence[Tick]) -> list[float]:
+    """Return what each interval was measured to be worth, noise included."""
+    return [
+        sum(tick.plain_s for tick in interval) / sum(tick.seconds for tick in interval)
+        for interval in _intervals(ticks)
+    ]
+
+
+def not_below_plain(ticks: Sequence[Tick], plain: Sequence[Tick]) -> float:
+    """Return the share of intervals not below plain, by what plain itself scatters.
+
+    Plain decoding against its own times is below 1 half of the time; its twentieth lowest interval
+    of a hundred, or 0.995, is where being below begins.
+    """
+    own = sorted(interval_values(plain))
+    bound = min(own[int(0.05 * len(own))], 0.995)
+    values = interval_values(ticks)
+    return sum(value >= bound for value in values) / len(values)
+
+
+def recovery_s(ticks: Sequence[Tick], healed_s: float) -> float | None:
+    """Return how long a healed drafter that is the best one again has waited; None if for good."""
+    for tick in ticks:
+        best = max(tick.worths, key=tick.worths.__getitem__)
+        is_used = tick.arm.drafter == best.drafter and not best.is_plain
+        if tick.at_s >= healed_s and is_used and not tick.is_probe:
+            return tick.at_s - healed_s
+    return None
+
+
+def _work(tick: Tick) -> float:
+    return tick.worths.get(tick.arm, 1.0) * tick.seconds
+
+
+def _best_fixed(interval: Sequence[Tick]) -> float:
+    """Return the work that one arm would have done in an interval, the best of them."""
+    totals: dict[Arm, float] = defaultdict(float)
+    for tick in interval:
+        for arm, worth in tick.worths.items():
+            totals[arm] += worth * tick.seconds
+    return max(totals.values())
+
+
+def _intervals(ticks: Sequence[Tick]) -> Iterator[list[Tick]]:
+    found: dict[int, list[Tick]] = defaultdict(list)
+    for tick in ticks:
+        found[int(tick.at_s // INTERVAL_S)].append(tick)
+    yield from found.values()
+
+
+def _low_load_loss(ticks: Sequence[Tick], widest: Arm) -> float | None:
+    low = [tick for tick in ticks if tick.num_rows <= _LOW_ROWS]
+    if not low:
+        return None
+    return 1.0 - sum(map(_work, low)) / sum(tick.worths[widest] * tick.seconds for tick in low)
+
+
+def _num_switches(ticks: Sequence[Tick]) -> int:
+    drafters = [tick.arm.drafter for tick in ticks if not tick.is_probe]
+    return sum(before != after for before, after in pairwise(drafters))

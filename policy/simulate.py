@@ -1,0 +1,255 @@
+"""Discrete-event replay of a trace through a controller, over a cost model taken for the truth."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import log
+from typing import Protocol
+
+from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.decision import Plan, Residency
+from policy.readings import MemoryReading
+from policy.signals import DrafterCondition, Signals, StepSample
+from policy.truth import Arrival, Truth
+
+_STEPS_PER_DECISION = 4
+
+
+class Controller(Protocol):
+    """Anything that can be compared: a law, or a fixed arm."""
+
+    def plan(self, signals: Signals) -> Plan:
+        """Return how to decode until the next call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The steps between two decisions.
+
+    Attributes:
+        at_s: When they began, seconds.
+        seconds: How long they took.
+        num_rows: Requests that decoded in the first of them.
+        arm: What ran.
+        is_probe: It was a trial, as far as its controller says.
+        worths: What every arm was truly worth.
+        plain_s: Time in which plain decoding would have done the same work.
+    """
+
+    at_s: float
+    seconds: float
+    num_rows: int
+    arm: Arm
+    is_probe: bool
+    worths: Mapping[Arm, float]
+    plain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One request that is done.
+
+    Attributes:
+        queue_s: From its arrival to its first token, seconds.
+        decode_s: From its first token to its last, seconds.
+        num_tokens: Tokens it emitted.
+    """
+
+    queue_s: float
+    decode_s: float
+    num_tokens: int
+
+
+@dataclass(slots=True)
+class _Row:
+    arrival: Arrival
+    prompt_left: int
+    output_left: int
+    first_s: float | None = None
+
+
+class Simulation:
+    """One replica that lives through a trace."""
+
+    def __init__(
+        self, arrivals: Sequence[Arrival], truth: Truth, controller: Controller, seed: int = 0
+    ) -> None:
+        self._arrivals = sorted(arrivals, key=lambda arrival: arrival.at_s)
+        self._truth = truth
+        self._controller = controller
+        self._draw = random.Random(seed)
+        self._next = 0
+        self._now_s = 0.0
+        self._rows: list[_Row] = []
+        self._warm: set[str] = set()
+        self.ticks: list[Tick] = []
+        self.finished: list[Finished] = []
+
+    def run(self, until_s: float = float("inf")) -> None:
+        """Live until every request is done, or until a time."""
+        steps: tuple[StepSample, ...] = ()
+        while self._now_s < until_s:
+            if not self._rows and not self._admitted():
+                if self._next >= len(self._arrivals):
+                    return
+                self._now_s = self._arrivals[self._next].at_s
+                continue
+            plan = self._controller.plan(self._signals(steps))
+            steps = self._lived(plan)
+
+    def _admitted(self) -> bool:
+        """Start every request that has arrived and has room."""
+        while (
+            self._next < len(self._arrivals)
+            and len(self._rows) < self._truth.max_rows
+            and self._arrivals[self._next].at_s <= self._now_s
+        ):
+            arrival = self._arrivals[self._next]
+            self._rows.append(_Row(arrival, arrival.num_prompt_tokens, arrival.num_output_tokens))
+            self._next += 1
+        return bool(self._rows)
+
+    def _num_waiting(self) -> int:
+        waiting = 0
+        for arrival in self._arrivals[self._next :]:
+            if arrival.at_s > self._now_s:
+                break
+            waiting += 1
+        return waiting
+
+    def _decoding(self) -> list[_Row]:
+        return [row for row in self._rows if row.prompt_left == 0]
+
+    def _signals(self, steps: tuple[StepSample, ...]) -> Signals:
+        rows = len(self._decoding())
+        start_s, end_s = self._truth.red
+        conditions = {
+            name: DrafterCondition(
+                catch_up_s=0.0 if name in self._warm else rows * self._truth.catch_up_s,
+                sync_s=rows * self._truth.catch_up_s / 100.0,
+            )
+            for name in self._truth.ladder.names
+        }
+        return Signals(
+            self._now_s,
+            self._draw.random(),
+            rows,
+            self._num_waiting(),
+            self._truth.max_rows - len(self._rows),
+            sum(step.num_other_tokens for step in steps) // max(1, len(steps)),
+            0,
+            steps,
+            drafters=conditions,
+            reading=MemoryReading(1000, 1 if start_s <= self._now_s < end_s else 500, None),
+        )
+
+    def _lived(self, plan: Plan) -> tuple[StepSample, ...]:
+        """Run the steps up to the next decision."""
+        decoding = self._decoding()
+        contents = Counter(row.arrival.content for row in decoding)
+        worths = self._truth.worths(contents, self._now_s) if contents else {PLAIN_ARM: 1.0}
+        start_s, plain_s, steps = self._now_s, 0.0, []
+        caught_up_s = self._catch_up_s(plan, len(decoding))
+        for _ in range(_STEPS_PER_DECISION):
+            sample, worth_s = self._step(plan, caught_up_s)
+            caught_up_s = 0.0
+            steps.append(sample)
+            plain_s += worth_s
+            if not self._admitted():
+                break
+        is_probe = getattr(self._controller, "is_probing", False)
+        seconds = self._now_s - start_s
+        if decoding:
+            self.ticks.append(
+                Tick(start_s, seconds, len(decoding), plan.arm, is_probe, worths, plain_s)
+            )
+        return tuple(steps)
+
+    def _catch_up_s(self, plan: Plan, rows: int) -> float:
+        """Return what the plan's drafter has to catch up with, and note who is warm now."""
+        drafter = plan.arm.drafter
+        is_cold = drafter != PLAIN and drafter not in self._warm
+        kept = {name for name, how in plan.residency.items() if how is Residency.WARM}
+        self._warm = {drafter} if drafter != PLAIN else self._warm & kept
+        return rows * self._truth.catch_up_s if is_cold else 0.0
+
+    def _step(self, plan: Plan, extra_s: float) -> tuple[StepSample, float]:
+        """Run one step; return it and the time plain decoding would have needed for its work."""
+        truth, arm = self._truth, plan.arm
+        prefilled = self._prefilled()
+        decoding = self._decoding()
+        rows = len(decoding)
+        other_s = prefilled * truth.costs.prefill_s
+        spent_s = truth.costs.seconds(arm, rows, arm.draft_length, 0) if rows else 0.0
+        noise = max(0.5, self._draw.gauss(1.0, truth.noise))
+        if self._draw.random() < truth.spike_share:
+            noise *= 5.0
+        step_s = (spent_s + other_s + extra_s) * noise
+        self._now_s += step_s
+        graded, accepted, emitted = self._emitted(decoding, plan)
+        plain_s = other_s + (truth.costs.seconds(PLAIN_ARM, rows, 0, 0) if rows else 0.0)
+        if rows:
+            plain_s += (emitted / rows - 1.0) * truth.costs.seconds(PLAIN_ARM, rows, 0, 0)
+        other = prefilled + int(extra_s > 0.0)
+        sample = StepSample(
+            arm, rows, rows * arm.draft_length, 0, other, emitted, 0, step_s, graded, accepted
+        )
+        return sample, plain_s
+
+    def _prefilled(self) -> int:
+        """Compute a part of the prompts; return its tokens."""
+        left = self._truth.prefill_tokens
+        for row in self._rows:
+            part = min(left, row.prompt_left)
+            row.prompt_left -= part
+            left -= part
+        return self._truth.prefill_tokens - left
+
+    def _emitted(
+        self, decoding: list[_Row], plan: Plan
+    ) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Let every row gain its tokens; return grades, right ones and the number of tokens."""
+        arm, now_s = plan.arm, self._now_s
+        full = 0 if arm.is_plain else self._truth.ladder.rungs_of(arm.drafter).draft_lengths[-1]
+        reached = [0] * (full + 1)
+        looked = [0] * (full + 1)
+        emitted = 0
+        for index, row in enumerate(decoding):
+            right = 0
+            if full:
+                chance = self._truth.chance(row.arrival.content, arm.drafter, now_s)
+                right = min(full, _num_right(self._draw.random(), chance))
+                is_whole = self._truth.free_grades and index < plan.num_graded
+                width = full if is_whole else arm.draft_length
+                looked[min(right, width - 1)] += 1
+                if right:
+                    reached[min(right, width) - 1] += 1
+            gained = min(row.output_left, 1 + min(right, arm.draft_length))
+            row.output_left -= gained
+            emitted += gained
+            if row.first_s is None:
+                row.first_s = now_s
+            if row.output_left == 0:
+                self._end(row)
+        self._rows = [row for row in self._rows if row.output_left > 0]
+        return _at_least(looked)[:full], _at_least(reached)[:full], emitted
+
+    def _end(self, row: _Row) -> None:
+        first_s = row.first_s if row.first_s is not None else self._now_s
+        queue_s, decode_s = first_s - row.arrival.at_s, self._now_s - first_s
+        self.finished.append(Finished(queue_s, decode_s, row.arrival.num_output_tokens))
+
+
+def _num_right(draw: float, chance: float) -> int:
+    """Return how many draft tokens in a row are right, for a uniform draw."""
+    if chance <= 0.0 or draw <= 0.0:
+        return 0
+    return 1_000 if chance >= 1.0 else int(log(draw) / log(chance))
+
+
+def _at_least(counts: list[int]) -> tuple[int, ...]:
+    """Return how many counted at a place or a later one."""
+    return tuple(accumulate(reversed(counts)))[::-1]
