@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from dflash.kernels.native import NativeExecutor
@@ -48,6 +49,10 @@ class Form(Protocol):
         """
         ...
 
+    def table(self, name: str, weight: Callable[[str], Tensor], dtype: torch.dtype) -> Tensor:
+        """Return the table that `Embed` operations of this name read, to be read by others too."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledForm:
@@ -79,6 +84,10 @@ class CompiledForm:
             self.packed,
         )
 
+    def table(self, name: str, weight: Callable[[str], Tensor], dtype: torch.dtype) -> Tensor:
+        """Return the table in the memory that executors share."""
+        return self.packed.table(name, weight, dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class TorchForm:
@@ -101,3 +110,7 @@ class TorchForm:
         return TorchExecutor(
             parts.program, parts.weight, parts.pages, parts.rotary, self.linear, self.attention
         )
+
+    def table(self, name: str, weight: Callable[[str], Tensor], dtype: torch.dtype) -> Tensor:
+        """Return the table in the type to compute in."""
+        return weight(name).to(dtype)

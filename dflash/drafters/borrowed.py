@@ -41,9 +41,13 @@ def final_norm(target: Program) -> RmsNorm:
     )
 
 
+def embedding_table(target: Program) -> str:
+    """Return the target's name of its embedding table."""
+    return next(each.weight for each in target.operations if isinstance(each, Embed))
+
+
 def _whole(target: Program) -> BorrowedNames:
-    embedding = next(each.weight for each in target.operations if isinstance(each, Embed))
-    return BorrowedNames(embedding, _head(target).weights[0])
+    return BorrowedNames(embedding_table(target), _head(target).weights[0])
 
 
 def _head(target: Program) -> Linear:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dflash.drafters.binding import why_inactive
-from dflash.drafters.borrowed import DrafterWeights, borrowed_names
+from dflash.drafters.borrowed import DrafterWeights, borrowed_names, embedding_table
 from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
 from dflash.drafters.compiled_walk import walk
 from dflash.drafters.config import DFlashConfig
@@ -98,14 +98,14 @@ def _mtp(config: MtpConfig, weight: DrafterWeights, target: Lender) -> MtpDrafte
     # The last link of a chain from the last position lies beyond it.
     rotary = rotary_table(config.attention, target.max_model_len + config.max_draft_length)
     form = target.form.for_drafter()
-    embedding, context, first_link, next_link = (
+    context, first_link, next_link = (
         form.executor(Parts(program, weight, pages, rotary))
         for program in mtp_programs(config, target.program)
     )
     return MtpDrafter(
         config=config,
         num_target_layers=target.config.num_layers,
-        embedding=embedding,
+        embedding=form.table(embedding_table(target.program), weight, target.dtype),
         context=context,
         first_link=first_link,
         next_link=next_link,

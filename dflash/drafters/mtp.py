@@ -1,18 +1,16 @@
 """The MTP drafter: one layer behind the target's last, chained for a token at a time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dflash.batch import Run, batch_from_runs
+from dflash.batch import Batch, Run, batch_from_runs
 from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
 from dflash.drafters.dflash_program import LOGITS
 from dflash.drafters.mtp_config import MtpConfig
-from dflash.drafters.mtp_places import page_tables, places_of_commits, places_of_heads
-from dflash.drafters.mtp_program import EMBEDDED, STATE
+from dflash.drafters.mtp_program import STATE
 from dflash.drafters.walk import Scoring, Walk, WalkInput
 from dflash.kernels.pages import PAGE_SIZE
 from dflash.program import EMBEDDING_TAP
@@ -30,7 +28,7 @@ class MtpDrafter:
     Attributes:
         config: Its sizes and constants.
         num_target_layers: Layers of its target.
-        embedding: Computes `embedding_program`.
+        embedding: What the target's first layer reads of each token, ``[vocab, hidden]``.
         context: Computes `context_program`.
         first_link: Computes `link_program` of a chain's first link, over the same pages.
         next_link: The same of all others.
@@ -42,7 +40,7 @@ class MtpDrafter:
 
     config: MtpConfig
     num_target_layers: int
-    embedding: Executor
+    embedding: Tensor
     context: Executor
     first_link: Executor
     next_link: Executor
@@ -67,18 +65,11 @@ class MtpDrafter:
         token before its anchor has none.
         """
         drafts: list[list[int]] = [[] for _ in rows]
-        tables = page_tables(
-            [row.page_table for row in rows], [row.position + row.num_drafts for row in rows]
-        )
         going = [index for index, row in enumerate(rows) if row.position > 0]
-        link, states = self.first_link, None
+        link, states = self.first_link, self._states_before([rows[index] for index in going])
         while going:
             heads = [_head(rows[index], drafts[index]) for index in going]
-            places = places_of_heads(tables[going], [head.position for head in heads])
-            if states is None:
-                states = self.states[places.slots(num_behind=1)]
-            pairs = torch.cat([self._embedded([head.anchor for head in heads]), states], dim=1)
-            outputs = link.run(places.batch(pairs))
+            outputs = link.run(self._link_batch(heads, states))
             chosen = self.walk(WalkInput(outputs[LOGITS], None, heads, self.scoring))
             kept = []
             for place, (index, ids) in enumerate(zip(going, chosen, strict=True)):
@@ -98,22 +89,35 @@ class MtpDrafter:
         """
         if not commits:
             return
-        places = places_of_commits(commits)
-        kept = np.concatenate([np.asarray(commit.rows, dtype=np.int64) for commit in commits])
-        embedded, states = features[torch.from_numpy(kept)].split(self.config.hidden_size, dim=1)
-        self.states[places.slots()] = states
-        # The state before a token may be of this step, or of one long ago, or in a shared page.
-        preceded = places.preceded()
-        if preceded.size:
-            pairs = places.some(preceded)
-            before = self.states[pairs.slots(num_behind=1)]
-            rows = torch.cat([embedded[torch.from_numpy(preceded)], before], dim=1)
-            self.context.run(pairs.batch(rows))
+        kept = [features[commit.rows.start : commit.rows.stop] for commit in commits]
+        hidden = self.config.hidden_size
+        self.states[_slots(commits)] = torch.cat([rows[:, hidden:] for rows in kept])
+        # A sequence's first token has no state before it. That of any other may be of this step,
+        # or of one long ago, or lie in a page that others share.
+        later = [_without_first(commit) for commit in commits]
+        embedded = [
+            rows[len(rows) - len(commit.rows) :, :hidden]
+            for rows, commit in zip(kept, later, strict=True)
+        ]
+        runs = [
+            Run((0,) * len(commit.rows), commit.start, commit.page_table, 0)
+            for commit in later
+            if commit.rows
+        ]
+        if runs:
+            before = self.states[_slots(later, num_behind=1)]
+            pairs = torch.cat([torch.cat(embedded), before], dim=1)
+            self.context.run(batch_from_runs(runs, pairs))
 
-    def _embedded(self, token_ids: Sequence[int]) -> Tensor:
-        """Return the rows that the target's first layer reads of tokens, ``[tokens, hidden]``."""
-        run = Run(tuple(token_ids), 0, (0,), 0)
-        return self.embedding.run(batch_from_runs([run]))[EMBEDDED]
+    def _states_before(self, rows: Sequence[DraftRow]) -> Tensor:
+        """Return what the target's last layer gave before each anchor, ``[rows, hidden]``."""
+        return self.states[[_slot(row.page_table, row.position - 1) for row in rows]]
+
+    def _link_batch(self, heads: Sequence[DraftRow], states: Tensor) -> Batch:
+        """Return the pairs of heads, each in a run of its own."""
+        runs = [Run((head.anchor,), head.position, head.page_table, 0) for head in heads]
+        embedded = self.embedding[[head.anchor for head in heads]]
+        return batch_from_runs(runs, torch.cat([embedded, states], dim=1))
 
 
 def _head(row: DraftRow, draft: Sequence[int]) -> DraftRow:
@@ -132,3 +136,20 @@ def _head(row: DraftRow, draft: Sequence[int]) -> DraftRow:
 def _goes_on(row: DraftRow, num_drafted: int) -> bool:
     room = len(row.page_table) * PAGE_SIZE - row.position
     return num_drafted < min(row.num_drafts, room)
+
+
+def _without_first(commit: ContextRows) -> ContextRows:
+    return commit if commit.start else replace(commit, start=1, rows=commit.rows[1:])
+
+
+def _slots(commits: Sequence[ContextRows], num_behind: int = 0) -> list[int]:
+    """Return the slot of each committed token, or of the one so many positions before it."""
+    return [
+        _slot(commit.page_table, position - num_behind)
+        for commit in commits
+        for position in range(commit.start, commit.start + len(commit.rows))
+    ]
+
+
+def _slot(page_table: Sequence[int], position: int) -> int:
+    return page_table[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE

@@ -10,12 +10,11 @@ pair as position p - 1: turned by one position more, queries and keys meet alike
 from dataclasses import replace
 
 from dflash.drafters.borrowed import borrowed_names, final_norm
-from dflash.drafters.dflash_program import LOGITS, OWN, BorrowedNames
+from dflash.drafters.dflash_program import LOGITS, OWN
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.program import (
     Attend,
     Buffer,
-    Embed,
     Epilogue,
     Features,
     HeadNorm,
@@ -27,35 +26,23 @@ from dflash.program import (
 )
 
 STATE = "state"
-EMBEDDED = "embedded"
 _PREFIX = f"{OWN}mtp"
 _LAYER = f"{_PREFIX}.layers.0"
 _FIRST_PAIR = 1
 
 
-def mtp_programs(config: MtpConfig, target: Program) -> tuple[Program, Program, Program, Program]:
-    """Return the four forwards of a head: embedding, context, first link and next link.
+def mtp_programs(config: MtpConfig, target: Program) -> tuple[Program, Program, Program]:
+    """Return the three forwards of a head: context, first link and next link.
 
     Args:
         config: The head's.
         target: The target's forward.
     """
-    borrowed, norm = borrowed_names(config, target), final_norm(target)
+    head, norm = borrowed_names(config, target).head, final_norm(target)
     return (
-        embedding_program(config, borrowed.embedding),
         context_program(config, norm),
-        link_program(config, borrowed, norm),
-        link_program(config, borrowed),
-    )
-
-
-def embedding_program(config: MtpConfig, embedding: str) -> Program:
-    """Return the look-up of the target's embedding rows, under the target's name of the table."""
-    return Program(
-        operations=(Embed(embedding, EMBEDDED),),
-        buffers={EMBEDDED: Buffer(config.hidden_size)},
-        attention=config.attention,
-        outputs=(EMBEDDED,),
+        link_program(config, head, norm),
+        link_program(config, head),
     )
 
 
@@ -82,14 +69,12 @@ def context_program(config: MtpConfig, final_norm: RmsNorm) -> Program:
     )
 
 
-def link_program(
-    config: MtpConfig, borrowed: BorrowedNames, final_norm: RmsNorm | None = None
-) -> Program:
+def link_program(config: MtpConfig, head: str, final_norm: RmsNorm | None = None) -> Program:
     """Return the forward of one link of a chain: the logits of a draft token, and the state.
 
     Args:
         config: The head's.
-        borrowed: Names of what it borrows.
+        head: Name of the matrix of the logits.
         final_norm: The target's, in a chain's first link: the pairs hold what the target's last
             layer gave. None in later links, whose pairs hold the state of the link before.
 
@@ -114,7 +99,7 @@ def link_program(
             Linear("normed", gate_up, "gated", Epilogue.SILU_MUL),
             Linear("gated", (f"{_LAYER}.mlp.down_proj.weight",), "residual", Epilogue.ADD),
             RmsNorm("residual", f"{_PREFIX}.norm.weight", STATE, eps),
-            Linear(STATE, (borrowed.head,), LOGITS, Epilogue.FLOAT32),
+            Linear(STATE, (head,), LOGITS, Epilogue.FLOAT32),
         ),
         buffers=_mixed_buffers(config)
         | {

@@ -36,7 +36,7 @@ def drafter_sizes(
 def _mtp_sizes(
     config: MtpConfig, target: Program, limits: EngineLimits, dtype: Dtype, num_positions: int
 ) -> DrafterSizes:
-    embedding, context, *links = mtp_programs(config, target)
+    context, *links = mtp_programs(config, target)
     elements = _weight_elements(config, context, *links)
     rotary_bytes = num_positions * config.attention.head_dim * FLOAT32_BYTES
     rows = {Rows.TOKENS: limits.max_num_seqs}
@@ -48,7 +48,7 @@ def _mtp_sizes(
         page_bytes=page_elements * DTYPE_BYTES[dtype],
         num_scratch_pages=0,
         activation_bytes=buffer_bytes(context, context_rows, dtype)
-        + sum(buffer_bytes(program, rows, dtype) for program in (embedding, *links)),
+        + sum(buffer_bytes(link, rows, dtype) for link in links),
     )
 
 

@@ -10,6 +10,7 @@ from dflash.kernels.packing import interleave_gate, pack
 from dflash.program import Convolve, Embed, Epilogue, HeadNorm, Linear, Operation, RmsNorm
 
 _Key = tuple[str, tuple[str, ...], torch.dtype]
+_Build = Callable[[list[Tensor], torch.dtype], Tensor]
 
 
 class PackedWeights:
@@ -58,10 +59,17 @@ class PackedWeights:
                 key, build = ("plain", (name,), dtype), _plain
             case _:
                 return None
+        return self._kept(key, build, weight)
+
+    def table(self, name: str, weight: Callable[[str], Tensor], dtype: torch.dtype) -> Tensor:
+        """Return the table of `Embed` operations of this name; arguments are those of `of`."""
+        return self._kept(("plain", (name,), dtype), _plain, weight)
+
+    def _kept(self, key: _Key, build: _Build, weight: Callable[[str], Tensor]) -> Tensor:
         if self._lent is not None and key in self._lent._packed:
             return self._lent._packed[key]
         if key not in self._packed:
-            self._packed[key] = self._arena.copy(build([weight(name) for name in key[1]], dtype))
+            self._packed[key] = self._arena.copy(build([weight(name) for name in key[1]], key[2]))
         return self._packed[key]
 
 
