@@ -36,9 +36,10 @@ class TargetOutput:
     """What one forward returned.
 
     Shapes:
-        logits: ``[num_logits, vocab]`` float32, in the order of ``batch.logit_rows``. The
-            memory may be reused by the next forward: copy what must outlive the step.
+        logits: ``[num_logits, vocab]`` float32, in the order of ``batch.logit_rows``.
         hidden: For each tapped layer ``[num_tokens, hidden]``, that layer's output.
+
+    The memory of both may be reused by the next forward: copy what must outlive the step.
     """
 
     logits: Tensor

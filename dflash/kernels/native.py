@@ -95,7 +95,7 @@ class NativeExecutor:
                 program takes.
         """
         self._replay(batch, taps)
-        hidden = {layer: self._taps[layer][: batch.num_tokens].clone() for layer in taps}
+        hidden = {layer: self._taps[layer][: batch.num_tokens] for layer in taps}
         return TargetOutput(self._output(self._program.logits, batch), hidden)
 
     def run(self, batch: Batch) -> Mapping[str, Tensor]:

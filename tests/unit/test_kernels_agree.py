@@ -91,7 +91,7 @@ def test_taps_survive_growing_buffers_and_do_not_change_the_logits():
     config = tiny_config()
     executor = native_executor(config)
     small, large = batch_from_runs([Run((5,), 0, (9,), 1)]), batch_from_runs(MIXED)
-    tapped = executor.forward(small, (1,)).hidden[1]
+    tapped = executor.forward(small, (1,)).hidden[1].clone()
     executor.forward(large, (0, 1))
     again = executor.forward(small, (1,))
 
