@@ -8,7 +8,7 @@ from policy.guards import hard_caps
 from policy.law import Choice, choose
 from policy.learning import judged, learned
 from policy.lengths import lengths_by_request
-from policy.probe import Pace, Probe, ProbeClock
+from policy.probe import NUM_CANARIES, Pace, Probe, ProbeClock
 from policy.reasons import Reason
 from policy.residency import residency, stood_by
 from policy.signals import Signals
@@ -104,11 +104,13 @@ def _changed(state: State, choice: Choice, view: View, signals: Signals, terms: 
 def _decision(choice: Choice, view: View, state: State, signals: Signals, terms: Terms) -> Decision:
     arm = choice.arm
     by_request: dict[str, int] = {}
-    num_graded = 0
+    num_graded, num_drafting = 0, None
     if not arm.is_plain:
         outlook, survival = view.outlooks[arm.drafter], state.survival_of(arm.drafter)
         by_request = lengths_by_request(arm, outlook, survival, view.prices, signals, terms)
         widest = terms.ladder.rungs_of(arm.drafter).draft_lengths[-1]
         num_graded = int(arm.draft_length < widest)
-    plan = Plan(arm, by_request, num_graded, residency(state, arm, terms))
+        if state.probe is not None:
+            num_graded = num_drafting = NUM_CANARIES
+    plan = Plan(arm, by_request, num_drafting, num_graded, residency(state, arm, terms))
     return Decision(signals.now_s, plan, choice.reason, view.scores(), choice.blocked, state=state)

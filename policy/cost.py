@@ -42,8 +42,8 @@ class CostGrid:
     def at(self, rows: float, width: float, context: float) -> float:
         """Return the seconds of a step.
 
-        Linear between points. Past the last point of an axis its last slope goes on, never down;
-        before the first one, that one holds.
+        Linear between points and past them; past the last one, never down. Before the first one
+        are steps in which only some requests draft, and half of its time is the least.
         """
         return _along(
             self.rows,
@@ -85,6 +85,10 @@ class CostTable:
                     f"cost table: {rungs.drafter!r} was not measured up to draft length "
                     f"{rungs.draft_lengths[-1]}; it belongs to another model, measure again"
                 )
+
+    def is_measured(self, arm: Arm, width: float) -> bool:
+        """Return whether a mean draft length is not below what was measured of a drafter."""
+        return width >= self.grids[arm.drafter].widths[0]
 
     def seconds(self, arm: Arm, rows: float, width: float, context: float) -> float:
         """Return the seconds of a step in which nothing is prefilled.
@@ -136,9 +140,9 @@ def rising_grid(
 
 
 def _along(axis: tuple[int, ...], at: float, value_of) -> float:
-    if at <= axis[0] or len(axis) == 1:
+    if len(axis) == 1:
         return value_of(0)
-    high = min(bisect_right(axis, at), len(axis) - 1)
+    high = min(max(1, bisect_right(axis, at)), len(axis) - 1)
     low = high - 1
     return _between(axis, at, low, value_of(low), value_of(high))
 
@@ -148,8 +152,8 @@ def _along_line(axis: tuple[int, ...], at: float, line: tuple[float, ...]) -> fl
 
 
 def _between(axis: tuple[int, ...], at: float, low: int, first: float, second: float) -> float:
-    """Return the line through two points; past the last one it may rise but not fall."""
+    """Return the line through two points; past the second one it may rise but not fall."""
     share = (at - axis[low]) / (axis[low + 1] - axis[low])
     if share > 1.0:
         return second + (share - 1.0) * max(0.0, second - first)
-    return first + share * (second - first)
+    return max(0.5 * first, first + share * (second - first))

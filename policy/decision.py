@@ -31,12 +31,14 @@ class Plan:
     Attributes:
         arm: Drafter and draft length.
         by_request: Draft lengths of requests that differ, by id.
+        num_drafting: Most requests that draft, while the others decode plainly; None for all.
         num_graded: Requests whose whole block is drafted, to grade the places beyond the arm's.
         residency: What is kept of each drafter.
     """
 
     arm: Arm = PLAIN_ARM
     by_request: Mapping[str, int] = field(default_factory=dict)
+    num_drafting: int | None = None
     num_graded: int = 0
     residency: Mapping[str, Residency] = field(default_factory=dict)
 

@@ -76,9 +76,6 @@ def drafting_worth(
             has one.
         prices: Step times.
         load: What the step has to carry.
-
-    Source:
-        A price in plain steps, so that prefill does not reward speculation; see docs/policy.md.
     """
     width, tokens, spread = _over_rows(arm.draft_length, outlook, ceilings, load.num_rows)
     plain = prices.seconds(PLAIN_ARM, load, 0.0)

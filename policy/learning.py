@@ -77,6 +77,8 @@ class _Timed:
         if settled == 0 or is_other or step.step_time_s <= 0.0:
             return None
         width = step.num_draft_tokens / step.num_decoding
+        if not terms.costs.is_measured(step.arm, width):
+            return None
         tabled = terms.costs.seconds(step.arm, step.num_decoding, width, step.num_context_tokens)
         return cls(step.step_time_s / tabled)
 

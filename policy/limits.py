@@ -65,7 +65,7 @@ class Limits:
     switches_per_minute: float = 6.0
     exploration_share: float = 0.005
     probe_gap_s: float = 4.0
-    probe_gap_max_s: float = 60.0
+    probe_gap_max_s: float = 30.0
     memory: MemoryLimits = field(default_factory=MemoryLimits)
 
     def __post_init__(self) -> None:

@@ -8,10 +8,13 @@ from policy.survival import Survival
 # The first steps of a drafter run on a context that was just caught up, and are not judged.
 NUM_SETTLING_STEPS = 2
 _NUM_GRADED_STEPS = 8
-_MIN_GRADES = 32
+_MIN_GRADES = 16
 _MAX_STEPS = 32
 # Plain decoding is probed for its step time alone.
 _NUM_PLAIN_STEPS = 4
+# So many requests draft in a trial, and the others decode plainly: enough to grade, and the rest
+# loses nothing but the drafter's own time.
+NUM_CANARIES = 4
 # Wide enough to grade with; the places beyond are graded for free.
 _PROBE_WIDTH = 3
 

@@ -183,7 +183,9 @@ class Simulation:
         decoding = self._decoding()
         rows = len(decoding)
         other_s = prefilled * truth.costs.prefill_s
-        spent_s = truth.costs.seconds(arm, rows, arm.draft_length, 0) if rows else 0.0
+        drafting = rows if plan.num_drafting is None else min(rows, plan.num_drafting)
+        num_draft_tokens = drafting * arm.draft_length
+        spent_s = truth.costs.seconds(arm, rows, num_draft_tokens / rows, 0) if rows else 0.0
         noise = max(0.5, self._draw.gauss(1.0, truth.noise))
         if self._draw.random() < truth.spike_share:
             noise *= 5.0
@@ -195,7 +197,7 @@ class Simulation:
             plain_s += (emitted / rows - 1.0) * truth.costs.seconds(PLAIN_ARM, rows, 0, 0)
         other = prefilled + int(extra_s > 0.0)
         sample = StepSample(
-            arm, rows, rows * arm.draft_length, 0, other, emitted, 0, step_s, graded, accepted
+            arm, rows, num_draft_tokens, 0, other, emitted, 0, step_s, graded, accepted
         )
         return sample, plain_s
 
@@ -219,7 +221,7 @@ class Simulation:
         emitted = 0
         for index, row in enumerate(decoding):
             right = 0
-            if full:
+            if full and (plan.num_drafting is None or index < plan.num_drafting):
                 chance = self._truth.chance(row.arrival.content, arm.drafter, now_s)
                 right = min(full, _num_right(self._draw.random(), chance))
                 is_whole = self._truth.free_grades and index < plan.num_graded

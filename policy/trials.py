@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.goodput import drafting_worth
 from policy.guards import hard_caps
 from policy.law import is_spike
-from policy.probe import Probe, probe_arm
+from policy.probe import NUM_CANARIES, Probe, probe_arm
 from policy.signals import Signals
 from policy.state import State
 from policy.terms import Terms
@@ -73,11 +74,14 @@ def loss_s(probe: Probe, num_steps: int, view: View, signals: Signals) -> float:
 
     Believed times, not measured ones, so that a spike cannot empty the purse.
     """
-    tried, home = view.worths[probe.arm], view.worths[probe.home]
+    home, arm = view.worths[probe.home], probe.arm
+    if arm.is_plain:
+        tried = view.worths[arm]
+        return num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
+    plainly = (0,) * max(0, view.load.num_rows - NUM_CANARIES)
+    tried = drafting_worth(arm, view.outlooks[arm.drafter], plainly, view.prices, view.load)
     lost = num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
-    if probe.arm.is_plain:
-        return lost
-    return lost + signals.condition_of(probe.arm.drafter).catch_up_s
+    return lost + signals.condition_of(arm.drafter).catch_up_s
 
 
 def _trial_arm(name: str, signals: Signals, state: State, terms: Terms) -> Arm | None:

@@ -127,7 +127,7 @@ def test_no_plan_breaks_a_ceiling_or_a_limit(episodes, limits):
 
 # The longest gap between probes with its tenth of chance, the purse paid from its deepest debt at
 # the time one probe costs at most, and the probe, the dwell and two looks themselves.
-HEALED_WITHIN_S = 60.0 * 1.1 + 2 * 0.5 / 0.02 + 10.0
+HEALED_WITHIN_S = 30.0 * 1.1 + 2 * 0.5 / 0.02 + 10.0
 
 
 @settings(max_examples=5, deadline=None)

@@ -71,21 +71,27 @@ class World:
         return self.decision
 
     def _step(self, rows: int) -> StepSample:
-        arm = self.decision.plan.arm
+        plan = self.decision.plan
+        arm, drafting = plan.arm, rows if plan.num_drafting is None else plan.num_drafting
+        drafting = min(rows, drafting)
         graded, accepted = [0] * arm.draft_length, [0] * arm.draft_length
-        for _ in range(rows):
+        for _ in range(drafting):
             for place in range(arm.draft_length):
                 graded[place] += 1
                 if self.draw.random() >= self.chances[arm.drafter]:
                     break
                 accepted[place] += 1
         noise = self.draw.gauss(1.0, self.noise)
-        time_s = step_s(arm, rows) * self.slowness.get(arm.drafter, 1.0) * max(0.5, noise)
+        time_s = (
+            self.terms.costs.seconds(arm, rows, drafting * arm.draft_length / max(1, rows), 0)
+            * self.slowness.get(arm.drafter, 1.0)
+            * max(0.5, noise)
+        )
         self.now_s += time_s
         return StepSample(
             arm,
             rows,
-            rows * arm.draft_length,
+            drafting * arm.draft_length,
             num_emitted_tokens=rows + sum(accepted),
             step_time_s=time_s,
             graded=tuple(graded),

@@ -10,7 +10,7 @@ from policy.pins import Pin
 from policy.readings import MemoryReading
 from policy.reasons import Reason
 from policy.signals import DrafterCondition, PoolSignal, RequestSignal
-from tests.rigs.policy_world import LADDER, World, drafters_of, shares, terms
+from tests.rigs.policy_world import LADDER, World, drafters_of, shares, step_s, terms
 
 GOOD = {"dflash2": 0.9, "mtp": 0.8}
 WEAK = {"dflash2": 0.45, "mtp": 0.3}
@@ -216,3 +216,21 @@ def test_an_idle_replica_changes_nothing():
     idle = here.run(300.0, rows=0)
     assert {decision.plan.arm for decision in idle} == {arm}
     assert idle[-1].reason is Reason.IDLE
+
+
+def test_a_trial_lets_few_requests_draft_and_costs_little_else():
+    trials = [d for d in world(WEAK).run(60.0, rows=64) if d.reason is Reason.PROBE]
+    drafting = [trial.plan for trial in trials if not trial.plan.arm.is_plain]
+    assert drafting
+    assert {plan.num_drafting for plan in drafting} == {4}
+
+
+def test_trials_lose_no_more_time_than_their_share():
+    here = world(WEAK, Limits(exploration_share=0.01), noise=0.0)
+    here.run(20.0, rows=64)
+    start = len(here.signals)
+    trials = [d for d in here.run(120.0, rows=64) if d.reason is Reason.PROBE]
+    assert trials
+    steps = [step for signals in here.signals[start:] for step in signals.steps]
+    worth_s = sum(step.num_emitted_tokens for step in steps) / 64 * step_s(Arm(), 64)
+    assert worth_s >= 0.985 * sum(step.step_time_s for step in steps)

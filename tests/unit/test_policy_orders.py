@@ -29,7 +29,7 @@ from tests.rigs.policy_world import LADDER, World, terms
         ({"exploration_share": 0.5}, "policy.exploration_share must be over 0 and at most 0.2"),
         ({"max_concurrency": {"dflash2": -1}}, "policy.max_concurrency.dflash2"),
         ({"max_draft_length": -1}, "policy.max_draft_length"),
-        ({"probe_gap_s": 90.0}, "policy.probe_gap_max_s is 60"),
+        ({"probe_gap_s": 90.0}, "policy.probe_gap_max_s is 30"),
     ],
 )
 def test_a_limit_that_cannot_work_is_refused_by_name(wrong, message):
