@@ -11,6 +11,7 @@ from operator import index
 import torch
 from torch import Tensor
 
+from dflash.batch import Run
 from dflash.drafters.base import ContextRows, Drafter, DraftRow
 from dflash.errors import AccountingError, EngineError
 from dflash.grants import Grants
@@ -199,5 +200,6 @@ def _with_drafts(turn: Turn, proposal: tuple[int, ...], why_none: WhyPlain) -> T
     if not proposal:
         return replace(turn, num_drafts=0, why_plain=why_none)
     drafts, tail = proposal[: turn.num_drafts], proposal[turn.num_drafts :]
-    run = replace(turn.run, token_ids=(*turn.run.token_ids, *drafts), num_logits=1 + len(drafts))
+    asked = turn.run
+    run = Run((*asked.token_ids, *drafts), asked.start, asked.page_table, 1 + len(drafts))
     return replace(turn, run=run, num_drafts=len(drafts), tail=tail)
