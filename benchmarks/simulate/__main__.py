@@ -13,7 +13,7 @@ from statistics import mean
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
 from benchmarks.simulate.baselines import Fixed, Law, as_controllers, every_fixed_arm
 from benchmarks.simulate.h200 import CHANCES, LADDER, PUBLISHED, TASKS, Fit, fitted, read_cells
-from benchmarks.simulate.score import Score, not_below_plain, recovery_s, scored
+from benchmarks.simulate.score import Score, mean_worth, not_below_plain, recovery_s, scored
 from benchmarks.simulate.traces import Trace, read_trace
 from policy.arms import PLAIN, PLAIN_ARM
 from policy.errors import PolicyError
@@ -67,6 +67,7 @@ def _measured(options: Options) -> Result:
     faults = _faults(trace.at_rate(capacity / 2).up_to(horizon_s), truth, terms, horizon_s)
     return Result(
         figures={**_figures(runs), **faults},
+        must_hold={"drafted_in_red": 0},
         conditions={"model": arguments.model, "trace": arguments.trace.name},
         detail={"capacity_requests_per_s": capacity, "clipped_share": trace.clipped_share},
         tables=(*(_table(name, runs[name]) for name in runs), *_fit_tables(fit)),
@@ -130,27 +131,25 @@ def _runs(
 
 
 def _faults(trace: Trace, truth: Truth, terms: Terms, horizon_s: float) -> dict[str, float]:
-    """Return how soon the law is back after its drafter broke, and after memory was short."""
+    """Return what the law does while its drafter is broken or memory is short, and after."""
     start_s, end_s = horizon_s * 0.3, horizon_s * 0.5
-    collapsed = replace(truth, broken={"dflash2": (start_s, end_s)})
-    pressed = replace(truth, red=(start_s, end_s))
-    figures: dict[str, float] = {}
-    for name, world in (("recovery_s", collapsed), ("recovery_from_red_s", pressed)):
+
+    def lived(world: Truth) -> tuple[list[Tick], list[Tick]]:
+        """Return the ticks of all and those of the trouble."""
         simulation = Simulation(trace.arrivals, world, Law(terms))
         simulation.run(1.5 * horizon_s)
-        waited = recovery_s(simulation.ticks, end_s)
-        if waited is not None:
-            figures[name] = waited
-        if world is pressed:
-            figures["drafted_in_red"] = sum(
-                not tick.arm.is_plain and start_s < tick.at_s < end_s for tick in simulation.ticks
-            )
-        else:
-            broken = [t for t in simulation.ticks if start_s <= t.at_s < end_s]
-            figures["worth_while_broken"] = sum(t.worths[t.arm] * t.seconds for t in broken) / sum(
-                t.seconds for t in broken
-            )
-    return figures
+        ticks = simulation.ticks
+        return ticks, [tick for tick in ticks if start_s < tick.at_s < end_s]
+
+    collapsed, broken = lived(replace(truth, broken={"dflash2": (start_s, end_s)}))
+    pressed, red = lived(replace(truth, red=(start_s, end_s)))
+    figures: dict[str, float | None] = {
+        "recovery_s": recovery_s(collapsed, end_s),
+        "recovery_from_red_s": recovery_s(pressed, end_s),
+        "worth_while_broken": mean_worth(broken) if broken else None,
+    }
+    known = {name: value for name, value in figures.items() if value is not None}
+    return {**known, "drafted_in_red": sum(not tick.arm.is_plain for tick in red)}
 
 
 def _figures(runs: Mapping[str, Mapping[str, Run]]) -> dict[str, float]:

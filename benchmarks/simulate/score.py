@@ -90,6 +90,11 @@ def not_below_plain(ticks: Sequence[Tick], plain: Sequence[Tick]) -> float:
     return sum(value >= bound for value in values) / len(values)
 
 
+def mean_worth(ticks: Sequence[Tick]) -> float:
+    """Return what the arms that ran were truly worth, over time."""
+    return sum(map(_work, ticks)) / sum(tick.seconds for tick in ticks)
+
+
 def recovery_s(ticks: Sequence[Tick], healed_s: float) -> float | None:
     """Return how long a healed drafter that is the best one again has waited; None if for good."""
     for tick in ticks:
