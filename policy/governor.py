@@ -65,7 +65,9 @@ class Governor:
         level: How short memory is.
         device_level: How short the device alone is, as far as it last said.
         release: What is given up.
-        since_s: When that changed, or when its level did, seconds.
+        most: How far it may go under the pressure there is.
+        since_s: When what is given up changed, or when it began to be too much or too little,
+            seconds.
         preempted_s: The last two preemptions, seconds.
         answered_s: When the device last answered; None where it never did.
     """
@@ -73,6 +75,7 @@ class Governor:
     level: MemoryLevel = MemoryLevel.GREEN
     device_level: MemoryLevel = MemoryLevel.GREEN
     release: Release = Release.NOTHING
+    most: Release = Release.NOTHING
     since_s: float = 0.0
     preempted_s: tuple[float, ...] = ()
     answered_s: float | None = None
@@ -87,20 +90,23 @@ class Governor:
         pool = _pool_level(self.level, pressure.occupancy, limits)
         urgent = max(device, _preemption_level(recent), key=_ORDER.index)
         level = max(pool, urgent, key=_ORDER.index)
-        release, since_s = self._released(level, urgent, limits, now_s)
-        return Governor(level, device, release, since_s, preempted_s, answered_s)
-
-    def _released(
-        self, level: MemoryLevel, urgent: MemoryLevel, limits: MemoryLimits, now_s: float
-    ) -> tuple[Release, float]:
-        """Return the release of a level: up at once into its range, then a step at a time."""
         least, most = _RANGES[level]
         if level is MemoryLevel.AMBER and urgent is MemoryLevel.GREEN:
             # A lighter drafter would free nothing of a pool that is only full.
             most = Release.NARROWER_DRAFTS
-        since_s = self.since_s if level is self.level else now_s
+        release, since_s = self._released(least, most, limits, now_s)
+        return Governor(level, device, release, most, since_s, preempted_s, answered_s)
+
+    def _released(
+        self, least: Release, most: Release, limits: MemoryLimits, now_s: float
+    ) -> tuple[Release, float]:
+        """Return the release of a range: up at once into it, then a step at a time."""
         if self.release < least:
             return least, now_s
+        # Calm is one state however calm it is: with a clock of its own for each level, memory that
+        # gets less short would give back later than memory that stays as it is.
+        stays_calm = self.release > max(most, self.most)
+        since_s = self.since_s if stays_calm or most is self.most else now_s
         held_s = now_s - since_s
         if self.release < most and held_s >= limits.escalate_s:
             return Release(self.release + 1), now_s

@@ -56,7 +56,7 @@ def _measured(options: Options) -> Result:
     costs = (PUBLISHED if fit is None else fit.times).table()
     truth, terms = Truth(LADDER, costs, CHANCES), Terms(LADDER, costs)
     trace = read_trace(arguments.trace, TASKS, _CONTEXT)
-    horizon_s = 60.0 if options.quick else 600.0
+    horizon_s = 180.0 if options.quick else 600.0
     capacity = _capacity(trace, truth)
     makers = _makers(truth, terms, options.quick)
     runs: dict[str, dict[str, Run]] = {}

@@ -172,6 +172,7 @@ def pressure(of: tuple[float, int, float]) -> Pressure:
     return Pressure(occupancy, preempted, MemoryReading(10**9, int(free * 10**9), None))
 
 
+@settings(max_examples=300)
 @given(st.lists(LEVELS, max_size=8), LEVELS, LEVELS, st.floats(0.1, 100.0))
 def test_more_pressure_never_gives_back_more(history, one, other, later_s):
     governor, now_s = Governor(), 0.0
