@@ -54,7 +54,7 @@ def settled(
     """
     limits, name = terms.limits, probe.arm.drafter
     clock = replace(state.clocks[name], seen_s=signals.now_s)
-    if arm.drafter == name:
+    if arm.drafter == name or _is_promising(name, view):
         clock = replace(clock, gap_s=limits.probe_gap_s)
     elif probe.is_over:
         clock = clock.after_probe(
@@ -82,6 +82,12 @@ def loss_s(probe: Probe, num_steps: int, view: View, signals: Signals) -> float:
     tried = drafting_worth(arm, view.outlooks[arm.drafter], plainly, view.prices, view.load)
     lost = num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
     return lost + signals.condition_of(arm.drafter).catch_up_s
+
+
+def _is_promising(name: str, view: View) -> bool:
+    """Return whether a drafter would win by the mean, and lacks only the evidence for it."""
+    peak, current = view.peak(name), view.peak(view.held.drafter)
+    return peak is not None and current is not None and peak.value > current.value
 
 
 def _trial_arm(name: str, signals: Signals, state: State, terms: Terms) -> Arm | None:
