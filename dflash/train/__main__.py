@@ -17,6 +17,7 @@ from dflash.models.config import ModelConfig
 from dflash.train.device import training_device
 from dflash.train.export import export_drafter
 from dflash.train.fit import Outlets, fit
+from dflash.train.folders import check_apart, check_drafter_folder, check_no_file
 from dflash.train.frozen import FrozenTarget, frozen_target, indispensable_ids
 from dflash.train.model import Drafter
 from dflash.train.mtp_model import MtpHead
@@ -102,6 +103,7 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
+    _check_folders(options)
     device = training_device(options.device)
     checkpoint = open_checkpoint(options.model, cache_dir_from(None))
     taps = SequenceFolder(options.sequences).manifest().taps
@@ -127,6 +129,15 @@ def _fit(options: argparse.Namespace) -> None:
         trainer.restore(state)
     outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
     fit(trainer, sequences, held_out.spread(options.held_out_sequences), outlets)
+
+
+def _check_folders(options: argparse.Namespace) -> None:
+    check_no_file("--run", options.run)
+    writes = {"--run": options.run}
+    if options.export:
+        check_drafter_folder("--export", options.export)
+        writes["--export"] = options.export
+    check_apart(writes, {"--sequences": options.sequences, "--held-out": options.held_out})
 
 
 def _trainer(drafter: Drafter | MtpHead, target: FrozenTarget, plan: Plan) -> Trainer:
@@ -189,10 +200,12 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _export(options: argparse.Namespace) -> None:
+    check_no_file("--run", options.run)
+    check_apart({"--out": options.out}, {"--run": options.run})
     state = load_state(options.run)
     if state is None:
         raise CheckpointError(f"{options.run} holds no state of a run; name the folder of --run")
-    export_drafter(state, options.out)
+    export_drafter(state, options.out, "--out")
 
 
 def _shape(

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from dflash.cache_folder import replaced_whole
 from dflash.drafters.mtp_config import MTP_ARCHITECTURE
+from dflash.train.finite import check_finite
+from dflash.train.folders import check_drafter_folder, writing
 from dflash.train.mtp_shape import MtpShape
 from dflash.train.run_state import RunState
 from dflash.train.shape import DrafterShape
@@ -17,7 +19,7 @@ from dflash.train.shape import DrafterShape
 _SECOND_VERSION_ONLY = ("attention_conv", "mlp_conv", "candidate_selector")
 
 
-def export_drafter(state: RunState, folder: Path) -> None:
+def export_drafter(state: RunState, folder: Path, option: str = "--export") -> None:
     """Write the drafter as ``config.json`` and ``model.safetensors``, replacing an older one.
 
     A reader sees the old folder, none for a moment, or the new one; never a part.
@@ -25,10 +27,20 @@ def export_drafter(state: RunState, folder: Path) -> None:
     Args:
         state: The run's state.
         folder: Where; its parent is made if need be.
+        option: What named the folder, for messages.
+
+    Raises:
+        ConfigError: The folder holds anything but a drafter.
+        DivergedError: A tensor holds numbers that are not finite.
+        EngineError: The folder cannot be written.
     """
-    with replaced_whole(folder) as part:
+    check_drafter_folder(option, folder)
+    tensors = _tensors(state)
+    check_finite(tensors, state.step)
+    # A link stays one: what it leads to is replaced.
+    with writing(folder), replaced_whole(folder.resolve()) as part:
         weights = part / "model.safetensors"
-        save_file(_tensors(state), weights, metadata={"format": "pt"})
+        save_file(tensors, weights, metadata={"format": "pt"})
         # The library makes it private to this user; a drafter is read by others.
         weights.chmod(0o644)
         text = json.dumps(_config(state), indent=2)

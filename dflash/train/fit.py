@@ -50,6 +50,10 @@ def fit(
         sequences: What to train on; shards that arrive meanwhile are taken in.
         held_out: What to measure on.
         outlets: Where to write.
+
+    Raises:
+        DivergedError: A loss, a gradient or a parameter is not finite.
+        EngineError: A folder cannot be written.
     """
     _save(trainer, outlets)
     saved = measured = time.monotonic()
@@ -73,7 +77,8 @@ def fit(
 def _save(trainer: Trainer, outlets: Outlets) -> None:
     state = trainer.state()
     save_state(outlets.run, state)
-    if outlets.export:
+    # Before a first step there is nothing learnt, and perhaps a good drafter in that place.
+    if outlets.export and state.step:
         export_drafter(state, outlets.export)
 
 

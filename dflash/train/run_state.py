@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from dflash.errors import CheckpointError
+from dflash.train.finite import check_finite
+from dflash.train.folders import writing
 from dflash.train.mtp_shape import MtpShape
 from dflash.train.shape import DrafterShape
 
@@ -50,14 +52,21 @@ class RunState:
 
 
 def save_state(folder: Path, state: RunState) -> None:
-    """Replace the run's state; a crash at any moment leaves the old one or the new one."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Replace the run's state; a crash at any moment leaves the old one or the new one.
+
+    Raises:
+        DivergedError: A parameter is not finite; the old state stays.
+        EngineError: The folder cannot be written.
+    """
+    check_finite(state.drafter, state.step)
     part = folder / f"{_CHECKPOINT}.part"
-    with part.open("wb") as file:
-        torch.save({name: _plain(getattr(state, name)) for name in state.__slots__}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / _CHECKPOINT)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            torch.save({name: _plain(getattr(state, name)) for name in state.__slots__}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(folder / _CHECKPOINT)
 
 
 def load_state(folder: Path) -> RunState | None:
@@ -81,7 +90,7 @@ def load_state(folder: Path) -> RunState | None:
 
 def log_line(folder: Path, entry: Mapping[str, Any]) -> None:
     """Append one line to the run's curve."""
-    with (folder / _CURVE).open("a", encoding="utf-8") as file:
+    with writing(folder), (folder / _CURVE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(dict(entry)) + "\n")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dflash.train.batches import Batch, Draw, SequencePool, make_batch
+from dflash.train.finite import check_loss
 from dflash.train.frozen import FrozenTarget
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
@@ -114,6 +115,9 @@ class Trainer:
 
         Args:
             sequences: All there are by now; they may grow between steps, at the end.
+
+        Raises:
+            DivergedError: Loss or gradient is not finite; no parameter was moved.
         """
         started = self._clock()
         batch = self._batch(sequences).to(self.target.device)
@@ -122,6 +126,7 @@ class Trainer:
         self._optimiser.zero_grad()
         loss.total.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), _CLIP)
+        check_loss(self.step + 1, float(loss.total.detach()), float(norm))
         self._optimiser.step()
         tokens = len(batch.features) + self.drafter.shape.block_size * len(batch.blocks.anchors)
         self.step, self.tokens = self.step + 1, self.tokens + tokens
