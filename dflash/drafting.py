@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import index
 
 import torch
@@ -20,6 +19,9 @@ from dflash.stats import WhyPlain
 
 _logger = logging.getLogger(__name__)
 
+# The draft tokens of a row, or why it has none.
+_Answer = tuple[int, ...] | Exception
+
 
 class DrafterError(EngineError):
     """A drafter proposed what cannot be draft tokens."""
@@ -32,7 +34,7 @@ class Drafted:
     Attributes:
         schedule: Runs that verify hold their draft tokens now.
         time_s: What it took, seconds.
-        fault: What the drafter raised; the rows are plain then.
+        fault: What was wrong first, of the drafter or of one row; such rows are plain.
     """
 
     schedule: Schedule
@@ -69,7 +71,7 @@ class Drafting:
         self._logged: set[str] = set()
 
     def propose(self, schedule: Schedule, num_graded: int) -> Drafted:
-        """Return the schedule with draft tokens, none where the drafter fails.
+        """Return the schedule with draft tokens, none in a row whose answer is no draft.
 
         Args:
             schedule: Turns that may draft say how many.
@@ -82,20 +84,17 @@ class Drafting:
         self._num_passes += 1
         for turn in heapq.nsmallest(num_graded, asking, key=lambda t: t.sequence.last_graded):
             turn.sequence.last_graded = self._num_passes
-        fault = None
-        try:
-            rows = [self._row(turn) for turn in asking]
-            proposals = _checked(rows, self._drafter.propose(rows), self._vocab_size)
-        except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
-            fault = self._fault("propose", error)
-            proposals = [()] * len(asking)
-        why_none = WhyPlain.DRAFTER_FAILED if fault else WhyPlain.NOTHING_PROPOSED
-        drafts = iter(proposals)
+        answers = self._answers(asking)
+        faults = [self._fault("propose", each) for each in answers if isinstance(each, Exception)]
+        answer = iter(answers)
         turns = tuple(
-            _with_drafts(turn, next(drafts), why_none) if turn.num_drafts else turn
-            for turn in schedule.turns
+            _with_drafts(turn, next(answer)) if turn.num_drafts else turn for turn in schedule.turns
         )
-        return Drafted(replace(schedule, turns=turns), time.perf_counter() - started_s, fault)
+        return Drafted(
+            schedule=replace(schedule, turns=turns),
+            time_s=time.perf_counter() - started_s,
+            fault=next(iter(faults), None),
+        )
 
     def feed(self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]) -> Fed:
         """Extend the context by what each turn kept, and enter it in the book.
@@ -122,10 +121,32 @@ class Drafting:
                 sequence.postpone_catch_up()
         return Fed(time.perf_counter() - started_s, fault)
 
-    def _row(self, turn: Turn) -> DraftRow:
+    def _answers(self, asking: Sequence[Turn]) -> list[_Answer]:
+        """Return what came for each turn; what is wrong with one row concerns that row alone."""
+        rows = [self._row(turn) for turn in asking]
+        sound = [row for row in rows if isinstance(row, DraftRow)]
+        proposals = iter(self._proposals(sound))
+        return [
+            _answer(row, next(proposals), self._vocab_size) if isinstance(row, DraftRow) else row
+            for row in rows
+        ]
+
+    def _proposals(self, rows: Sequence[DraftRow]) -> Sequence[Sequence[int] | Exception]:
+        """Return the drafter's answer to each row, unread; where it raises, that for each."""
+        if not rows:
+            return ()
+        try:
+            proposals = self._drafter.propose(rows)
+            if len(proposals) == len(rows):
+                return proposals
+        except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
+            return [error] * len(rows)
+        return [DrafterError(f"{len(proposals)} proposals came for {len(rows)} rows")] * len(rows)
+
+    def _row(self, turn: Turn) -> DraftRow | AccountingError:
         request, run = turn.sequence.request, turn.run
         if turn.sequence.num_context != run.start:
-            raise AccountingError(
+            return AccountingError(
                 f"request {request.request_id} drafts at {run.start} with a context of "
                 f"{turn.sequence.num_context} tokens"
             )
@@ -165,41 +186,47 @@ class Drafting:
         kind = f"{verb}: {type(error).__name__}"
         if kind not in self._logged:
             self._logged.add(kind)
+            is_ours = isinstance(error, AccountingError)
             _logger.error(
-                "drafter %s failed to %s; its requests go on in plain decoding, and later faults "
-                "of this kind are only counted",
-                self.facts.name,
-                verb,
+                "%s; its requests go on in plain decoding, and later faults of this kind are only "
+                "counted",
+                f"the books of drafter {self.facts.name}'s context disagree"
+                if is_ours
+                else f"drafter {self.facts.name} failed to {verb}",
                 exc_info=error,
             )
         return f"{kind}: {error}"
 
 
-def _checked(
-    rows: Sequence[DraftRow], proposals: Sequence[Sequence[int]], vocab_size: int
-) -> list[tuple[int, ...]]:
-    """Return proposals whose ids are plain integers, whatever kind of integers came."""
-    if len(proposals) != len(rows):
-        raise DrafterError(f"{len(proposals)} proposals came for {len(rows)} rows")
-    for row, proposal in zip(rows, proposals, strict=True):
-        if len(proposal) > row.num_drafts:
-            raise DrafterError(
-                f"{len(proposal)} draft tokens came, {row.num_drafts} were asked for"
-            )
-    checked = [tuple(index(token_id) for token_id in proposal) for proposal in proposals]
-    for token_id in chain.from_iterable(checked):
+def _answer(row: DraftRow, proposal: Sequence[int] | Exception, vocab_size: int) -> _Answer:
+    if isinstance(proposal, Exception):
+        return proposal
+    try:
+        return _token_ids(row, proposal, vocab_size)
+    except Exception as error:  # noqa: BLE001 - logged by kind, and part of the step's counts
+        return error
+
+
+def _token_ids(row: DraftRow, proposal: Sequence[int], vocab_size: int) -> tuple[int, ...]:
+    """Return a row's ids as plain integers, whatever kind of integers came."""
+    if len(proposal) > row.num_drafts:
+        raise DrafterError(f"{len(proposal)} draft tokens came, {row.num_drafts} were asked for")
+    token_ids = tuple(index(token_id) for token_id in proposal)
+    for token_id in token_ids:
         if not 0 <= token_id < vocab_size:
             raise DrafterError(
                 f"draft token {token_id} came; the target's ids are 0 to {vocab_size - 1}"
             )
-    return checked
+    return token_ids
 
 
-def _with_drafts(turn: Turn, proposal: tuple[int, ...], why_none: WhyPlain) -> Turn:
+def _with_drafts(turn: Turn, answer: _Answer) -> Turn:
     """Return the turn with its draft tokens in the run and the others behind."""
-    if not proposal:
-        return replace(turn, num_drafts=0, why_plain=why_none)
-    drafts, tail = proposal[: turn.num_drafts], proposal[turn.num_drafts :]
+    if isinstance(answer, Exception):
+        return replace(turn, num_drafts=0, why_plain=WhyPlain.DRAFTER_FAILED)
+    if not answer:
+        return replace(turn, num_drafts=0, why_plain=WhyPlain.NOTHING_PROPOSED)
+    drafts, tail = answer[: turn.num_drafts], answer[turn.num_drafts :]
     asked = turn.run
     run = Run((*asked.token_ids, *drafts), asked.start, asked.page_table, 1 + len(drafts))
     return replace(turn, run=run, num_drafts=len(drafts), tail=tail)

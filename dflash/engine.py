@@ -203,7 +203,7 @@ class Engine:
         drafted, fed = Drafted(schedule), Fed()
         if drafting is not None:
             drafted = drafting.propose(schedule, plan.num_graded)
-            if plan.context is ContextMode.WARM and drafted.fault is None:
+            if plan.context is ContextMode.WARM:
                 taps = drafting.facts.taps
         turns, fault = drafted.schedule.turns, None
         try:
