@@ -65,15 +65,33 @@ class DrafterWeights:
         target: The target's forward.
         target_weight: Returns a tensor of the target by its name.
         target_ids: Target id of each column of the head; None where a column is its id.
+        dtype: Type they are served in.
     """
 
     checkpoint: DrafterCheckpoint
     target: Program
     target_weight: Callable[[str], Tensor]
     target_ids: Tensor | None
+    dtype: torch.dtype
 
     def __call__(self, name: str) -> Tensor:
-        """Return a tensor by the name that a program gives it."""
+        """Return a tensor by the name that a program gives it.
+
+        Raises:
+            CheckpointError: A weight is not finite, or not in the type it is served in.
+        """
+        tensor = self._made(name)
+        # Rounding keeps order, so that the ends of a range tell of all between them.
+        if name.startswith(OWN) and not all(
+            end.to(self.dtype).isfinite() for end in torch.aminmax(tensor)
+        ):
+            raise CheckpointError(
+                f"{self.checkpoint.folder}: {name.removeprefix(OWN)} holds weights that are "
+                f"infinite in {self.dtype}; use another checkpoint, or set engine.dtype to float32"
+            )
+        return tensor
+
+    def _made(self, name: str) -> Tensor:
         config, whole = self.checkpoint.config, _whole(self.target)
         if name == SCALED_EMBEDDING and isinstance(config, DFlashConfig):
             return self.target_weight(whole.embedding) * config.input_embedding_scale

@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dflash.drafters.config import CONV_GROUP, CONV_TAPS, DFlashConfig, dflash_config_from_json
-from dflash.drafters.mtp_config import MtpConfig, mtp_config_from_json, names_mtp
+from dflash.drafters.config import (
+    CONV_GROUP,
+    CONV_TAPS,
+    DFlashConfig,
+    dflash_config_from_json,
+    names_dflash,
+)
+from dflash.drafters.mtp_config import MtpConfig, is_own_mtp, mtp_config_from_json, names_mtp
 from dflash.errors import CheckpointError
 from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
 
@@ -22,6 +29,7 @@ _ALIASES = (
     ("encoder.output_norm_enc.", "hidden_norm."),
 )
 CODEBOOKS = ("candidate_selector.predecessor_codebook", "candidate_selector.successor_codebook")
+# Which target ids a reduced head knows, as d2t says too, and what rope_theta says.
 _REPEATED = ("t2d", "rotary_emb.inv_freq")
 _MTP = "mtp."
 _SIDES = 2
@@ -61,9 +69,18 @@ class DrafterCheckpoint:
         Raises:
             CheckpointError: The map leaves the target's vocabulary, or is not ascending.
         """
-        if not self.config.is_reduced:
+        if _TARGET_IDS not in self.stored_names:
             return None
         offsets = self.tensor(_TARGET_IDS)
+        if offsets.dtype == torch.bool:
+            raise CheckpointError(f"{self.folder}: d2t is stored as BOOL; it must hold ids")
+        if not self.config.is_reduced:
+            if offsets.any():
+                raise CheckpointError(
+                    f"{self.folder}: d2t moves ids, but the head knows all of them: "
+                    f"draft_vocab_size is vocab_size, {self.config.vocab_size}; one is wrong"
+                )
+            return None
         ids = offsets + torch.arange(len(offsets))
         # Where columns ascend, a tie goes to the lower target id by going to the lower column.
         ascends = bool((ids.diff() > 0).all())
@@ -86,14 +103,18 @@ def open_drafter_checkpoint(folder: Path) -> DrafterCheckpoint:
     path = folder / "config.json"
     content = read_json(path)
     try:
-        parsed = mtp_config_from_json if names_mtp(content) else dflash_config_from_json
-        config = parsed(content)
+        config = config_from_json(content)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     files = open_weight_files(folder, index_names=(_TARGET_IDS, "t2d"))
     if isinstance(config, MtpConfig):
-        own = [name for name in files.shapes if name.startswith(_MTP) or name == _TARGET_IDS]
-        stored_names = dict(zip(own, own, strict=True))
+        # Beside its head, a target's checkpoint holds the target.
+        is_alone = is_own_mtp(content)
+        stored_names = {
+            name: name
+            for name in files.shapes
+            if is_alone or name.startswith(_MTP) or name == _TARGET_IDS
+        }
     else:
         stored_names = _by_published_name(files)
     _check_tensors(config, files, stored_names)
@@ -111,6 +132,17 @@ def drafter_tensor_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
     if config.is_reduced:
         shapes[_TARGET_IDS] = (config.draft_vocab_size,)
     return shapes
+
+
+def config_from_json(content: Mapping[str, Any]) -> DrafterConfig:
+    """Return the config of a drafter of whichever kind a config.json names.
+
+    Raises:
+        CheckpointError: A value is missing or impossible; the message starts with the key.
+    """
+    if not names_dflash(content) and names_mtp(content):
+        return mtp_config_from_json(content)
+    return dflash_config_from_json(content)
 
 
 def _mtp_shapes(config: MtpConfig) -> dict[str, tuple[int, ...]]:
@@ -210,7 +242,7 @@ def _check_tensors(
     extra = [
         stored
         for name, stored in stored_names.items()
-        if name not in allowed and not name.endswith(_REPEATED)
+        if name not in allowed and name not in _REPEATED
     ]
     if extra:
         raise CheckpointError(

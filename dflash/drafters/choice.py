@@ -65,6 +65,8 @@ def chosen_drafter(config: EngineConfig, target: Checkpoint) -> ChosenDrafter | 
         return f"{_SETTING} is null"
     if source == AUTO_DRAFTER and config.model != EMBEDDED_MODEL:
         return f"{_SETTING} is auto, and only {EMBEDDED_MODEL} brings one"
+    if source == AUTO_DRAFTER and not EMBEDDED_DRAFTER.is_dir():
+        return f"{_SETTING} is auto, and this version brings none for {EMBEDDED_MODEL}"
     name, folder = _name_and_folder(source)
     try:
         return ChosenDrafter(name, open_bound_drafter(folder, target.config, target.fingerprint))
@@ -75,13 +77,15 @@ def chosen_drafter(config: EngineConfig, target: Checkpoint) -> ChosenDrafter | 
 def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
     """Return why there is no drafter, where nobody named the one that failed.
 
+    Clients read it, so it names the drafter and not where it lies.
+
     Raises:
         EngineError: The settings name it: serving without it is not what was asked for.
     """
     if config.speculation.drafter != AUTO_DRAFTER:
         raise error
     _logger.warning("no drafter: %s", error)
-    return str(error)
+    return str(error).replace(str(EMBEDDED_DRAFTER), EMBEDDED_DRAFTER.name)
 
 
 def _name_and_folder(source: str) -> tuple[str, Path]:

@@ -10,10 +10,10 @@ from dflash.drafters.config_values import (
     attention_shape,
     draft_vocab_size,
     optional_positive_int,
-    target_fingerprint,
+    optional_text,
 )
 from dflash.drafters.layer_kinds import LayerKind, layer_kinds
-from dflash.drafters.speculators import flattened
+from dflash.drafters.speculators import METHOD_KEY, flattened
 from dflash.errors import CheckpointError
 from dflash.models.config_values import (
     is_int,
@@ -26,6 +26,8 @@ from dflash.program import AttentionShape
 
 CONV_TAPS = 2
 CONV_GROUP = 16
+# Far beyond any drafter: a damaged number should not be built layer by layer.
+_MAX_LAYERS = 1024
 
 _VERSIONS = {
     "DFlashDraftModel": 1,
@@ -125,6 +127,11 @@ class DFlashConfig:
         return f"block of {self.block_size}: an anchor and up to {most} draft tokens"
 
 
+def names_dflash(content: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a DFlash drafter, whatever else it repeats."""
+    return content.get(METHOD_KEY) is not None or _first_architecture(content) in tuple(_VERSIONS)
+
+
 def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
     """Return the drafter's config.
 
@@ -145,7 +152,7 @@ def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
     values = {**content, **{key: value for key, value in nested.items() if value is not None}}
     version = _version(values)
     _refuse_what_we_lack(values)
-    attention = attention_shape(values, positive_int(values, "num_hidden_layers"))
+    attention = attention_shape(values, _num_layers(values))
     hidden_size = positive_int(values, "hidden_size")
     vocab_size = positive_int(values, "vocab_size")
     rank, num_candidates = _second_version(values, version, hidden_size)
@@ -168,18 +175,22 @@ def dflash_config_from_json(content: Mapping[str, Any]) -> DFlashConfig:
         input_embedding_scale=positive_number(values, "input_embedding_scale", default=1.0),
         output_multiplier=positive_number(values, "output_multiplier", default=1.0),
         final_logit_softcapping=_softcap(values),
-        target_fingerprint=target_fingerprint(values),
+        target_fingerprint=optional_text(values, "target_fingerprint"),
     )
 
 
 def _version(values: Mapping[str, Any]) -> int:
-    names = values.get("architectures")
-    name = names[0] if isinstance(names, list) and names else names
+    name = _first_architecture(values)
     if not isinstance(name, str) or name not in _VERSIONS:
         raise CheckpointError(
             f"architectures names {name!r}; this engine drafts with {', '.join(_VERSIONS)}"
         )
     return _VERSIONS[name]
+
+
+def _first_architecture(values: Mapping[str, Any]) -> Any:
+    names = values.get("architectures")
+    return names[0] if isinstance(names, list) and names else names
 
 
 def _refuse_what_we_lack(values: Mapping[str, Any]) -> None:
@@ -225,6 +236,15 @@ def _second_version(values: Mapping[str, Any], version: int, hidden_size: int) -
     return positive_int(values, "selector_rank"), num_candidates
 
 
+def _num_layers(values: Mapping[str, Any]) -> int:
+    num_layers = positive_int(values, "num_hidden_layers")
+    if num_layers > _MAX_LAYERS:
+        raise CheckpointError(
+            f"num_hidden_layers is {num_layers}; a drafter has {_MAX_LAYERS} layers at most here"
+        )
+    return num_layers
+
+
 def _block_size(values: Mapping[str, Any]) -> int:
     block_size = positive_int(values, "block_size", default=MAX_BLOCK_SIZE)
     if not 2 <= block_size <= MAX_BLOCK_SIZE:
@@ -249,10 +269,11 @@ def _mask_token_id(values: Mapping[str, Any], vocab_size: int) -> int:
 def _target_layer_ids(values: Mapping[str, Any], num_layers: int) -> tuple[int, ...]:
     ids = values.get("target_layer_ids")
     if ids is None:
-        return default_taps(positive_int(values, "num_target_layers"), num_layers)
-    if not isinstance(ids, list) or not ids or not all(is_int(i) and i >= 0 for i in ids):
+        ids = list(default_taps(positive_int(values, "num_target_layers"), num_layers))
+    is_list = isinstance(ids, list) and bool(ids) and all(is_int(i) and i >= 0 for i in ids)
+    if not is_list or len(set(ids)) < len(ids):
         raise CheckpointError(
-            f"target_layer_ids must list target layers counted from 0, got {ids!r}"
+            f"target_layer_ids must list target layers counted from 0, each once, got {ids!r}"
         )
     return tuple(ids)
 

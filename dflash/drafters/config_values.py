@@ -40,9 +40,9 @@ def optional_positive_int(values: Mapping[str, Any], key: str) -> int | None:
     return None if values.get(key) is None else positive_int(values, key)
 
 
-def target_fingerprint(values: Mapping[str, Any]) -> str | None:
-    """Return the fingerprint of the target's checkpoint, or None where the file does not say."""
-    fingerprint = values.get("target_fingerprint")
-    if fingerprint is not None and not isinstance(fingerprint, str):
-        raise CheckpointError(f"target_fingerprint must be a text, got {fingerprint!r}")
-    return fingerprint
+def optional_text(values: Mapping[str, Any], key: str) -> str | None:
+    """Return a text, or None where there is none."""
+    text = values.get(key)
+    if text is not None and not isinstance(text, str):
+        raise CheckpointError(f"{key} must be a text, got {text!r}")
+    return text

@@ -53,7 +53,8 @@ def _layer_types(values: Mapping[str, Any], num_layers: int) -> list[str]:
     types = values.get("layer_types")
     if types is None:
         return [_FULL] * num_layers
-    if not isinstance(types, list) or len(types) != num_layers or set(types) - {_FULL, _SLIDING}:
+    is_list = isinstance(types, list) and all(kind in (_FULL, _SLIDING) for kind in types)
+    if not is_list or len(types) != num_layers:
         raise CheckpointError(
             f"layer_types must name {_FULL!r} or {_SLIDING!r} for each of the {num_layers} layers, "
             f"got {types!r}"

@@ -84,12 +84,13 @@ def load_drafter(
         CheckpointError: A weight is not finite, or differs where it should be the target's.
         KernelError: The target's form cannot take a width of the drafter.
     """
-    weight = DrafterWeights(checkpoint, target.program, target.weight, checkpoint.target_ids())
+    ids = checkpoint.target_ids()
+    weight = DrafterWeights(checkpoint, target.program, target.weight, ids, target.dtype)
+    weight.check_copies()
     match checkpoint.config:
         case MtpConfig() as config:
             return _mtp(config, weight, target)
         case config:
-            weight.check_copies()
             return _dflash(config, weight, target, max_runs)
 
 

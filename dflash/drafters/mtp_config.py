@@ -10,7 +10,7 @@ from dflash.drafters.config_values import (
     attention_shape,
     draft_vocab_size,
     optional_positive_int,
-    target_fingerprint,
+    optional_text,
 )
 from dflash.errors import CheckpointError
 from dflash.models.config_values import positive_int, positive_number, refuse_other_values
@@ -83,8 +83,21 @@ class MtpConfig:
 
 
 def names_mtp(content: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of an MTP head, or of a target that ships one."""
-    return _is_own(content) or _LAYERS_KEY in _flattened(content)
+    """Whether a config.json is that of an MTP head, or of a target that ships one.
+
+    Args:
+        content: The content of a config.json that names no DFlash drafter; those may repeat any
+            key of their targets.
+
+    Raises:
+        CheckpointError: What should be an object is none.
+    """
+    return is_own_mtp(content) or _LAYERS_KEY in _flattened(content)
+
+
+def is_own_mtp(content: Mapping[str, Any]) -> bool:
+    """Whether a config.json is an MTP head's own, not that of a target that ships one."""
+    return content.get("architectures") == [MTP_ARCHITECTURE]
 
 
 def mtp_config_from_json(content: Mapping[str, Any]) -> MtpConfig:
@@ -100,7 +113,7 @@ def mtp_config_from_json(content: Mapping[str, Any]) -> MtpConfig:
     """
     values = _flattened(content)
     refuse_other_values(values, _FIXED)
-    is_own = _is_own(content)
+    is_own = is_own_mtp(content)
     vocab_size = positive_int(values, "vocab_size")
     return MtpConfig(
         hidden_size=positive_int(values, "hidden_size"),
@@ -109,7 +122,7 @@ def mtp_config_from_json(content: Mapping[str, Any]) -> MtpConfig:
         # A target's window is that of its own layers.
         window=optional_positive_int(values, "sliding_window") if is_own else None,
         rms_norm_eps=positive_number(values, "rms_norm_eps", default=1e-6),
-        has_offset_norms=values.get("model_type") in _OFFSET_NORMS,
+        has_offset_norms=optional_text(values, "model_type") in _OFFSET_NORMS,
         max_position_embeddings=positive_int(values, "max_position_embeddings"),
         max_draft_length=_max_draft_length(values),
         num_target_layers=optional_positive_int(
@@ -117,7 +130,7 @@ def mtp_config_from_json(content: Mapping[str, Any]) -> MtpConfig:
         ),
         vocab_size=vocab_size,
         draft_vocab_size=draft_vocab_size(values, vocab_size, MAX_CANDIDATES),
-        target_fingerprint=target_fingerprint(values),
+        target_fingerprint=optional_text(values, "target_fingerprint"),
     )
 
 
@@ -130,10 +143,6 @@ def _flattened(content: Mapping[str, Any]) -> dict[str, Any]:
             raise CheckpointError(f"{key} must be an object, got {nested!r}")
         values |= nested
     return values
-
-
-def _is_own(content: Mapping[str, Any]) -> bool:
-    return content.get("architectures") == [MTP_ARCHITECTURE]
 
 
 def _max_draft_length(values: Mapping[str, Any]) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 from dflash.errors import CheckpointError
 from dflash.models.config_values import flag, is_int
 
+METHOD_KEY = "speculators_model_type"
 _ARCHITECTURES = {"dflash": "DFlashDraftModel", "dflash2": "DFlash2DraftModel"}
 
 
@@ -18,13 +19,12 @@ def flattened(content: Mapping[str, Any]) -> Mapping[str, Any]:
     Raises:
         CheckpointError: The file is of another method of that library, or a key is impossible.
     """
-    method = content.get("speculators_model_type")
+    method = content.get(METHOD_KEY)
     if method is None:
         return content
-    if method not in _ARCHITECTURES:
+    if not isinstance(method, str) or method not in _ARCHITECTURES:
         raise CheckpointError(
-            f"speculators_model_type is {method!r}; this engine drafts with "
-            f"{', '.join(_ARCHITECTURES)}"
+            f"{METHOD_KEY} is {method!r}; this engine drafts with {', '.join(_ARCHITECTURES)}"
         )
     sizes = content.get("transformer_layer_config")
     if not isinstance(sizes, Mapping):

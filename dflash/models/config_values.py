@@ -1,10 +1,12 @@
 """Values of a config.json, checked one by one; a message starts with the key."""
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from dflash.errors import CheckpointError
+
+_MAX_INT = 2**31 - 1
 
 
 def refuse_other_values(content: Mapping[str, Any], fixed: Mapping[str, Any]) -> None:
@@ -18,7 +20,9 @@ def refuse_other_values(content: Mapping[str, Any], fixed: Mapping[str, Any]) ->
         CheckpointError: A switch has another value, or the weights are quantised.
     """
     for key, value in fixed.items():
-        if content.get(key, value) != value:
+        found = content.get(key, value)
+        # True equals 1 in Python, and a file that says the one does not mean the other.
+        if found != value or isinstance(found, bool) != isinstance(value, bool):
             raise CheckpointError(
                 f"{key} is {content[key]!r}; this engine computes {value!r} only; choose a "
                 "checkpoint with that"
@@ -64,15 +68,19 @@ def positive_int(content: Mapping[str, Any], key: str, default: int | None = Non
     value = content.get(key)
     if value is None:
         value = default
-    if not is_int(value) or value <= 0:
-        raise CheckpointError(f"{key} must be a positive whole number, got {value!r}")
+    if not is_int(value) or not 0 < value <= _MAX_INT:
+        raise CheckpointError(
+            f"{key} must be a positive whole number, {_MAX_INT} at most, got {value!r}"
+        )
     return value
 
 
 def positive_number(content: Mapping[str, Any], key: str, default: float) -> float:
     """Return a finite number over 0."""
     value = content.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    # A whole number of a JSON file may be one that no float holds.
+    if not is_number or not 0 < value <= sys.float_info.max:
         raise CheckpointError(f"{key} must be a positive number, got {value!r}")
     return float(value)
 

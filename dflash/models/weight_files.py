@@ -115,13 +115,13 @@ def _weight_paths(folder: Path) -> list[Path]:
     index = folder / _INDEX
     if index.exists():
         weight_map = read_json(index).get("weight_map")
-        names = set(weight_map.values()) if isinstance(weight_map, dict) else set()
+        names = list(weight_map.values()) if isinstance(weight_map, dict) else []
         # A name with a folder in it could point outside the checkpoint.
         if not names or not all(isinstance(n, str) and Path(n).name == n for n in names):
             raise CheckpointError(
                 f"{index}: weight_map must map tensors to files beside it; download it again"
             )
-        return [folder / name for name in sorted(names)]
+        return [folder / name for name in sorted(set(names))]
     if (folder / _WEIGHTS).exists():
         return [folder / _WEIGHTS]
     pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))

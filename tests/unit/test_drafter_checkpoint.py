@@ -114,7 +114,6 @@ def test_a_tensor_under_two_names_is_refused(tmp_path):
     tensors["model.norm.weight"] = tensors["norm.weight"].clone()
 
     message = refusal_of(written(tmp_path, tensors))
-
     assert "norm.weight twice" in message
     assert "model.norm.weight" in message
 
@@ -128,8 +127,10 @@ def test_a_missing_tensor_is_refused_by_name(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["mask_embedding", "layers.0.self_attn.sinks", "layers.2.mlp.up_proj.weight", "g_proj"]
-)
+    "name",
+    ["mask_embedding", "layers.0.self_attn.sinks", "layers.2.mlp.up_proj.weight", "g_proj",
+     "layers.0.not2d", "layers.0.rotary_emb.inv_freq"],
+)  # fmt: skip
 def test_an_extra_tensor_is_refused_by_name(tmp_path, name):
     tensors = tensors_of() | {name: torch.zeros(4)}
 
@@ -138,7 +139,6 @@ def test_an_extra_tensor_is_refused_by_name(tmp_path, name):
 
 def test_the_second_versions_tensors_in_a_first_version_are_refused(tmp_path):
     message = refusal_of(written(tmp_path, tensors_of(SECOND), TinyDrafter(version=1)))
-
     assert "candidate_selector" in message
     assert "v1" in message
 
@@ -203,6 +203,27 @@ def test_a_whole_head_has_no_map_even_where_the_file_has_zeros(tmp_path):
     tensors = tensors_of() | {"d2t": torch.zeros(48, dtype=torch.int64)}
 
     assert open_drafter_checkpoint(written(tmp_path, tensors)).target_ids() is None
+
+
+def test_a_whole_head_whose_map_moves_ids_is_refused(tmp_path):
+    tensors = tensors_of() | {"d2t": torch.ones(48, dtype=torch.int64)}
+
+    assert "d2t moves ids" in refusal_of(written(tmp_path, tensors))
+
+
+def test_a_map_stored_as_flags_is_refused(tmp_path):
+    tensors = tensors_of(REDUCED) | {"d2t": torch.zeros(24, dtype=torch.bool)}
+
+    assert "d2t is stored as BOOL" in refusal_of(written(tmp_path, tensors, REDUCED))
+
+
+@pytest.mark.parametrize("key", ["mtp_num_hidden_layers", "mtp_config"])
+def test_a_block_drafter_that_repeats_a_key_of_its_target_stays_one(tmp_path, key):
+    folder = written(tmp_path, tensors_of())
+    content = json.loads((folder / "config.json").read_text())
+    write_config(folder, content | {key: 1})
+
+    assert open_drafter_checkpoint(folder).config.kind == "DFlash v2"
 
 
 @pytest.mark.parametrize(

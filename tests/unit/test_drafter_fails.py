@@ -165,11 +165,13 @@ def test_rows_that_do_not_draft_are_not_touched_by_a_fault():
     drive = Drive(script=failing, planner=always(3))
     drive.submit(request("a"), request("b"))
     drive.step(2)
-    drive.submit(request("late", PREFIX[:60]))
+    late = request("late", PREFIX[:60])
+    drive.submit(late)
     drive.step()
-    assert drive.results[-1].stats.drafter_fault is None
-    drive.finish()
+    assert drive.results[-1].stats.drafter_fault is not None
     assert drive.outputs["late"][0].token_ids
+    drive.finish()
+    assert drive.answer("late") == serial_answer(drive.model, late)
     assert {o.error for outputs in drive.outputs.values() for o in outputs} == {None}
 
 

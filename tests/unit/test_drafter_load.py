@@ -1,59 +1,21 @@
-"""From settings to an engine with a drafter: what is chosen, refused, planned for and said."""
+"""From settings to an engine with a drafter: what it drafts, and what is said of it."""
 
 import logging
-import math
-from dataclasses import replace
 
 import pytest
 
-from benchmarks.rigs.tiny_drafter import (
-    TinyDrafter,
-    load_tiny_drafter,
-    tiny_drafter_json,
-    tiny_drafter_tensors,
-    write_tiny,
-    write_tiny_drafter,
-)
+from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter, write_tiny
 from benchmarks.rigs.tiny_mtp import TinyMtp
-from dflash import load
-from dflash.config import (
-    EMBEDDED_MODEL,
-    Dtype,
-    EngineConfig,
-    EngineLimits,
-    KVCacheConfig,
-    SpeculationConfig,
-)
 from dflash.drafters import choice
-from dflash.errors import CheckpointError, ConfigError
 from dflash.load import load_engine, load_models, load_target
-from dflash.memory import plan_memory
-from dflash.models.config import model_config_from_json
 from dflash.request import GenerateRequest, SamplingParams
+from tests.rigs.drafter_config import TARGET, drafter_config, with_drafter
 from tests.rigs.loaded_drafter import row
-from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
-
-TARGET = model_config_from_json(TINY_CONFIG)
-LIMITS = EngineLimits(max_num_seqs=4, max_num_batched_tokens=64)
 
 
 @pytest.fixture
 def config(tmp_path):
-    """A tiny target, and a drafter for it in the folder ``drafter`` beside it."""
-    write_tiny_drafter(tmp_path / "drafter", TinyDrafter(), TARGET)
-    return EngineConfig(
-        model=str(write_tiny_checkpoint(tmp_path / "model")),
-        dtype=Dtype.FLOAT32,
-        num_threads=1,
-        cache_dir=str(tmp_path / "cache"),
-        kv_cache=KVCacheConfig(memory_gib=0.002),
-        limits=LIMITS,
-        speculation=SpeculationConfig(str(tmp_path / "drafter")),
-    )
-
-
-def with_drafter(config, drafter, draft_length=0):
-    return replace(config, speculation=SpeculationConfig(drafter, draft_length))
+    return drafter_config(tmp_path)
 
 
 def results_of(engine, temperature):
@@ -187,147 +149,3 @@ def test_a_drafter_from_a_hub_goes_by_its_id(config, monkeypatch, tmp_path):
     models = load_models(with_drafter(config, "someone/tiny-dflash"))
 
     assert models.speculation.drafter == "someone/tiny-dflash"
-
-
-def reason_for_none(models, caplog):
-    """Return why there is no drafter, as every place says it."""
-    assert models.drafter is None
-    said = models.speculation
-    assert (said.drafter, said.draft_length) == (None, 0)
-    assert said.detail in caplog.text
-    return said.detail
-
-
-@pytest.mark.parametrize(
-    ("drafter", "reason"),
-    [
-        (None, "no drafter: engine.speculation.drafter is null"),
-        (
-            "auto",
-            f"no drafter: engine.speculation.drafter is auto, and only {EMBEDDED_MODEL} brings one",
-        ),
-    ],
-)
-def test_no_drafter_is_said_with_its_reason(config, caplog, drafter, reason):
-    with caplog.at_level(logging.INFO):
-        models = load_models(with_drafter(config, drafter))
-
-    assert reason_for_none(models, caplog) == reason
-
-
-def test_a_draft_length_that_nobody_drafts_for_is_not_said_to_be_in_force(config):
-    engine = load_engine(with_drafter(config, "auto", draft_length=5))
-
-    assert engine.speculation.draft_length == 0
-    assert "no drafter" in engine.speculation.detail
-
-
-def embedded(config, monkeypatch, folder):
-    """Let the tiny target pass for the embedded model, with its drafter in a folder."""
-    monkeypatch.setattr(choice, "EMBEDDED_MODEL", config.model)
-    monkeypatch.setattr(choice, "EMBEDDED_DRAFTER", folder)
-    return with_drafter(config, "auto")
-
-
-def test_auto_takes_the_embedded_models_drafter(config, monkeypatch, tmp_path):
-    models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
-
-    assert models.drafter is not None
-    assert models.speculation.drafter == "drafter"
-
-
-@pytest.mark.parametrize(("changes", "words"), [({"vocab_size": 64}, "vocab_size 64"), (None, "")])
-def test_auto_without_a_drafter_that_fits_serves_plainly_and_says_why(
-    config, monkeypatch, tmp_path, caplog, changes, words
-):
-    folder = tmp_path / "wrong"
-    if changes is not None:
-        write_tiny_drafter(folder, TinyDrafter(), replace(TARGET, **changes))
-
-    with caplog.at_level(logging.INFO):
-        models = load_models(embedded(config, monkeypatch, folder))
-
-    reason = reason_for_none(models, caplog)
-    assert str(folder) in reason
-    assert words in reason
-
-
-def test_auto_with_damaged_weights_serves_plainly_and_a_named_drafter_is_refused(
-    config, monkeypatch, tmp_path, caplog
-):
-    tensors = tiny_drafter_tensors(tiny_drafter_json(TinyDrafter(), TARGET))
-    tensors["fc.weight"][3, 3] = math.nan
-    folder = write_tiny_drafter(tmp_path / "damaged", TinyDrafter(), TARGET, tensors=tensors)
-
-    with caplog.at_level(logging.INFO):
-        models = load_models(embedded(config, monkeypatch, folder))
-
-    reason = reason_for_none(models, caplog)
-    assert "fc.weight holds infinite or undefined weights" in reason
-    with pytest.raises(CheckpointError, match=r"fc\.weight"):
-        load_models(with_drafter(config, str(folder)))
-
-
-def no_room_beside_the_target(monkeypatch):
-    def plan(*sizes):
-        if len(sizes) == 5:
-            raise ConfigError("the engine does not fit: weights 1 MiB + drafter weights 2 MiB")
-        return plan_memory(*sizes)
-
-    monkeypatch.setattr(load, "plan_memory", plan)
-
-
-def test_auto_without_room_for_the_drafter_serves_plainly_and_says_why(
-    config, monkeypatch, tmp_path, caplog
-):
-    no_room_beside_the_target(monkeypatch)
-
-    with caplog.at_level(logging.INFO):
-        models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
-
-    reason = reason_for_none(models, caplog)
-    assert reason.startswith("no drafter: with drafter, the engine does not fit")
-    assert "drafter weights 2 MiB" in reason
-
-
-def test_a_named_drafter_without_room_is_refused(config, monkeypatch):
-    no_room_beside_the_target(monkeypatch)
-
-    with pytest.raises(ConfigError, match="drafter weights 2 MiB"):
-        load_models(config)
-
-
-def test_a_named_drafter_of_another_target_is_refused_with_the_reason(config, tmp_path):
-    other = replace(TARGET, hidden_size=128)
-    write_tiny_drafter(tmp_path / "other", TinyDrafter(), other)
-
-    with pytest.raises(CheckpointError, match="hidden_size 128, this target's is 64"):
-        load_models(with_drafter(config, str(tmp_path / "other")))
-
-
-def test_a_drafter_trained_for_another_checkpoint_of_the_same_shape_is_refused(config, tmp_path):
-    fingerprint = load_target(config).fingerprint
-    for name, value in (("own", fingerprint), ("other", "0" * 64)):
-        content = tiny_drafter_json(TinyDrafter(), TARGET)
-        content["dflash_config"]["target_fingerprint"] = value
-        write_tiny_drafter(tmp_path / name, TinyDrafter(), TARGET, content)
-
-    assert load_models(with_drafter(config, str(tmp_path / "own"))).drafter is not None
-    with pytest.raises(CheckpointError, match="target_fingerprint"):
-        load_models(with_drafter(config, str(tmp_path / "other")))
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [("no-such-folder", "no such folder"), ("", "no such folder"), (__file__, "a file")],
-)
-def test_a_drafter_that_is_not_there_is_refused_by_its_key(config, source, words):
-    with pytest.raises(CheckpointError, match=words) as refusal:
-        load_models(with_drafter(config, source))
-    assert str(refusal.value).startswith("engine.speculation.drafter")
-
-
-@pytest.mark.parametrize(("drafter", "draft_length"), [("auto", -1), ("auto", 16), (None, 1)])
-def test_a_draft_length_that_cannot_work_is_refused(drafter, draft_length):
-    with pytest.raises(ConfigError, match=r"engine\.speculation\.draft_length"):
-        SpeculationConfig(drafter, draft_length)

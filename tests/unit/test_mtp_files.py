@@ -98,6 +98,8 @@ def test_the_published_shapes_of_the_27b_head():
         ({"head_dim": 40}, "head_dim is 40"),
         ({"num_key_value_heads": 3}, "num_key_value_heads 3"),
         ({"mtp_num_hidden_layers": 2}, "mtp_num_hidden_layers is 2; this engine computes 1 only"),
+        ({"mtp_num_hidden_layers": True}, "mtp_num_hidden_layers is True"),
+        ({"model_type": []}, "model_type must be a text"),
         ({"attn_output_gate": True}, "attn_output_gate is True"),
         ({"attention_bias": True}, "attention_bias is True"),
         ({"partial_rotary_factor": 0.25}, "partial_rotary_factor is 0.25"),
@@ -149,6 +151,10 @@ def add(tensors):
     tensors["mtp.layers.1.input_layernorm.weight"] = torch.ones(64)
 
 
+def add_foreign(tensors):
+    tensors["layers.0.gate.weight"] = torch.ones(64)
+
+
 def lose_map(tensors):
     del tensors["d2t"]
 
@@ -164,6 +170,7 @@ def fold_map(tensors):
         (turn, r"mtp.fc.weight has shape \[128, 64\], its config.json says \[64, 128\]"),
         (spoil, "mtp.norm.weight holds infinite or undefined weights"),
         (add, "mtp.layers.1.input_layernorm.weight, which this engine's MTP drafter would leave"),
+        (add_foreign, "also holds layers.0.gate.weight"),
         (lose_map, "lacks d2t"),
         (fold_map, "d2t maps draft ids"),
     ],
@@ -212,4 +219,8 @@ def test_a_heads_sizes_are_those_of_its_tensors_and_its_pages():
     # Key and value of one head of 32, and the target's state of 64, for each of 16 tokens.
     assert sizes.page_bytes == 16 * (2 * 32 + 64) * 2
     assert sizes.num_scratch_pages == 0
-    assert sizes.activation_bytes > 0
+    # A pair, the residual stream, its norm and the narrow products, of a token each; a link has its
+    # logits in float32.
+    context = 128 + 64 + 64 + 2 * 32
+    link = 128 + 64 + 64 + (2 + 2) * 32 + 2 * 32 + 96 + 64
+    assert sizes.activation_bytes == 64 * context * 2 + 2 * 4 * (link * 2 + 24 * 4)
