@@ -26,7 +26,7 @@ from dflash.memory import MemoryPlan, format_plan, plan_memory
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for
-from dflash.plan import ContextMode, DraftPlan, FixedPlanner
+from dflash.plan import FixedPlanner, constant_plan
 from dflash.probe import PROBE_PAGES, PROBE_POSITIONS, first_difference
 from dflash.runner import Executor, Runner
 from dflash.speculation_report import SpeculationReport
@@ -75,13 +75,11 @@ def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> 
     """Return an engine ready to step; arguments and errors are those of `load_models`."""
     models = load_models(config, on_progress)
     target, length = models.target, models.speculation.draft_length
-    context = ContextMode.WARM if length else ContextMode.COLD
     return Engine(
         target.runner,
         config.limits,
         drafter=models.drafter,
-        # One block a step is drafted to its end, so that acceptance is known beyond the length.
-        planner=FixedPlanner(DraftPlan(length, context=context, num_graded=min(length, 1))),
+        planner=FixedPlanner(constant_plan(length)),
         model_folder=target.model_folder,
         exactness=target.exactness,
         speculation=models.speculation,

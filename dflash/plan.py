@@ -50,6 +50,13 @@ class DraftPlan:
         return self.by_request.get(request_id, self.draft_length)
 
 
+def constant_plan(draft_length: int) -> DraftPlan:
+    """Return the plan that an engine of a constant draft length is served with; 0 is plain."""
+    context = ContextMode.WARM if draft_length else ContextMode.COLD
+    # One block a step is drafted to its end, so that acceptance is known beyond the length.
+    return DraftPlan(draft_length, context=context, num_graded=min(draft_length, 1))
+
+
 @dataclass(frozen=True, slots=True)
 class PlanSignals:
     """What a planner sees before a step.

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.rigs.draft_arms import DraftArm, full_width, random_widths, toggled
 from benchmarks.rigs.served import LIMITS
 from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter
-from dflash.drafters.dflash import DFlashDrafter
+from dflash.drafters.base import Drafter
 from dflash.load import LoadedModels, LoadedTarget
 
 _V1 = TinyDrafter(version=1)
@@ -28,7 +28,7 @@ def dflash_arms(models: LoadedModels) -> list[DraftArm]:
     return arms
 
 
-def made_up(target: LoadedTarget, kind: TinyDrafter) -> DFlashDrafter:
+def made_up(target: LoadedTarget, kind: TinyDrafter) -> Drafter:
     """Return a drafter with random weights for a loaded target."""
     with TemporaryDirectory() as folder:
         return load_tiny_drafter(Path(folder), kind, target, LIMITS.max_num_seqs)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dflash.plan import ContextMode, DraftPlan
+from dflash.plan import DraftPlan, constant_plan
 
 PLAIN = "plain"
 PLAIN_AGAIN = "plain again"
@@ -23,10 +23,8 @@ class Arm:
 
     @property
     def plan(self) -> DraftPlan:
-        """The plan of every step."""
-        if self.draft_length == 0:
-            return DraftPlan()
-        return DraftPlan(self.draft_length, context=ContextMode.WARM)
+        """The plan of every step, as an engine of this draft length is served."""
+        return constant_plan(self.draft_length)
 
 
 def grid_arms(most: int) -> tuple[Arm, ...]:

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_tensors, write_tiny_drafter
 from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, KVCacheConfig, SpeculationConfig
+from dflash.drafters.base import Drafter
 from dflash.drafters.choice import EMBEDDED_DRAFTER
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.load import load_drafter, open_bound_drafter
@@ -27,12 +28,13 @@ class Pair:
         target: The target.
         drafter: Its drafter.
         full_head_drafter: One of the same sizes whose head covers the whole vocabulary: its time
-            is real, its weights are random. None where the drafter's own head does.
+            is real, its weights are random. None where the drafter's own head does, and for an MTP
+            head.
     """
 
     target: LoadedTarget
-    drafter: DFlashDrafter
-    full_head_drafter: DFlashDrafter | None
+    drafter: Drafter
+    full_head_drafter: Drafter | None
 
 
 def load_pair(dtype: str, num_threads: int | None, folder: str) -> Pair:
@@ -57,13 +59,13 @@ def load_pair(dtype: str, num_threads: int | None, folder: str) -> Pair:
     if models.drafter is None:
         raise PairAbsentError("no drafter is shipped; name one with --drafter FOLDER")
     full_head = None
-    if models.drafter.config.is_reduced:
+    if isinstance(models.drafter, DFlashDrafter) and models.drafter.config.is_reduced:
         source = EMBEDDED_DRAFTER if folder == AUTO_DRAFTER else Path(folder)
         full_head = _with_full_head(models.target, source)
     return Pair(models.target, models.drafter, full_head)
 
 
-def _with_full_head(target: LoadedTarget, source: Path) -> DFlashDrafter:
+def _with_full_head(target: LoadedTarget, source: Path) -> Drafter:
     content = json.loads((source / "config.json").read_text(encoding="utf-8"))
     del content["draft_vocab_size"]
     lender = target.lender
