@@ -71,10 +71,15 @@ class Batch:
 def batch_from_runs(
     runs: Sequence[Run], features: Tensor | None = None, block_size: int = 0
 ) -> Batch:
-    """Return the tensors of one step, on the CPU; other arguments are `Batch`'s.
+    """Return the tensors of one step, on the CPU.
 
     A step finds every cache full of weights, so that a library function costs what it takes to
     fetch its code: numbers of 32 bits are gathered as integers and become parts of one tensor.
+
+    Args:
+        runs: What each sequence computes, in the order of the rows; at least one.
+        features: As in `Batch`; None where the forward reads tokens.
+        block_size: As in `Batch`; 0 where no run is a draft block.
     """
     ids, positions, owners, offsets = [], [], [], [0]
     wanted, tables = [], []

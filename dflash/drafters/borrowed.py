@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dflash.drafters.checkpoint import EMBEDDING, HEAD, DrafterCheckpoint, DrafterConfig
 from dflash.drafters.config import DFlashConfig
-from dflash.drafters.dflash_program import OWN, BorrowedNames
 from dflash.drafters.mtp_config import MtpConfig
+from dflash.drafters.names import OWN, BorrowedNames
 from dflash.errors import CheckpointError
 from dflash.program import Embed, Linear, Program, RmsNorm
 

@@ -9,7 +9,8 @@ from torch import Tensor
 from dflash.batch import Batch, Run, batch_from_runs
 from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
 from dflash.drafters.config import DFlashConfig
-from dflash.drafters.dflash_program import LOGITS, SELECTOR_STATE
+from dflash.drafters.dflash_program import SELECTOR_STATE
+from dflash.drafters.names import LOGITS
 from dflash.drafters.walk import Scoring, Walk, WalkInput
 from dflash.runner import Executor
 
@@ -43,7 +44,7 @@ class DFlashDrafter:
         return DrafterFacts(
             name="dflash" if self.config.version == 1 else "dflash2",
             taps=self.config.target_layer_ids,
-            max_draft_length=self.config.block_size - 1,
+            max_draft_length=self.config.max_draft_length,
             max_context=self.config.max_position_embeddings,
         )
 

@@ -1,9 +1,10 @@
 """A DFlash drafter's two forwards as programs: one extends its context, one fills a draft block."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dflash.drafters.config import CONV_GROUP, CONV_TAPS, DFlashConfig
 from dflash.drafters.layer_kinds import LayerKind
+from dflash.drafters.names import LOGITS, OWN, BorrowedNames
 from dflash.program import (
     AttendBlock,
     Buffer,
@@ -22,25 +23,8 @@ from dflash.program import (
     Select,
 )
 
-OWN = "drafter."  # what the names of a drafter's own weights begin with
-LOGITS = "logits"
 SELECTOR_STATE = "selector_state"
 _NUM_SIDES = 2  # of a convolution
-
-
-@dataclass(frozen=True, slots=True)
-class BorrowedNames:
-    """Under which names a draft block reaches what it borrows from its target.
-
-    The target's own names where the tensors are the target's, so that executors share them.
-
-    Attributes:
-        embedding: The embedding table.
-        head: The matrix of the logits.
-    """
-
-    embedding: str
-    head: str
 
 
 def context_program(config: DFlashConfig) -> Program:

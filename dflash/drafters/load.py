@@ -14,10 +14,11 @@ from dflash.drafters.compiled_walk import walk
 from dflash.drafters.config import DFlashConfig
 from dflash.drafters.config_values import MAX_CANDIDATES
 from dflash.drafters.dflash import DFlashDrafter
-from dflash.drafters.dflash_program import OWN, block_program, context_program
+from dflash.drafters.dflash_program import block_program, context_program
 from dflash.drafters.mtp import MtpDrafter
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import mtp_programs
+from dflash.drafters.names import OWN
 from dflash.drafters.walk import Scoring, Selector
 from dflash.errors import CheckpointError
 from dflash.forms import Form, Parts

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from dflash.batch import Batch, Run, batch_from_runs
 from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
-from dflash.drafters.dflash_program import LOGITS
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import STATE
+from dflash.drafters.names import LOGITS
 from dflash.drafters.walk import Scoring, Walk, WalkInput
 from dflash.kernels.pages import PAGE_SIZE
 from dflash.program import EMBEDDING_TAP

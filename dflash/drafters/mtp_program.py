@@ -10,8 +10,8 @@ pair as position p - 1: turned by one position more, queries and keys meet alike
 from dataclasses import replace
 
 from dflash.drafters.borrowed import borrowed_names, final_norm
-from dflash.drafters.dflash_program import LOGITS, OWN
 from dflash.drafters.mtp_config import MtpConfig
+from dflash.drafters.names import LOGITS, OWN
 from dflash.program import (
     Attend,
     Buffer,

@@ -6,9 +6,10 @@ from dflash.config import Dtype, EngineLimits
 from dflash.drafters.borrowed import REDUCED_HEAD, SCALED_EMBEDDING, borrowed_names
 from dflash.drafters.checkpoint import CODEBOOKS, DrafterConfig, drafter_tensor_shapes
 from dflash.drafters.config import DFlashConfig
-from dflash.drafters.dflash_program import OWN, block_program, context_program
+from dflash.drafters.dflash_program import block_program, context_program
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import mtp_programs
+from dflash.drafters.names import OWN
 from dflash.kernels.pages import PAGE_SIZE
 from dflash.memory import DTYPE_BYTES, FLOAT32_BYTES, DrafterSizes, buffer_bytes
 from dflash.program import Convolve, Embed, HeadNorm, Linear, Operation, Program, RmsNorm, Rows

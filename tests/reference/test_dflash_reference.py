@@ -12,8 +12,8 @@ from dflash.drafters.base import ContextRows, DraftRow
 from dflash.drafters.checkpoint import drafter_tensor_shapes, open_drafter_checkpoint
 from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
-from dflash.drafters.dflash_program import LOGITS
 from dflash.drafters.load import Lender, load_drafter
+from dflash.drafters.names import LOGITS
 from dflash.models.config import model_config_from_json
 from dflash.program import AttentionShape, Buffer, Embed, Epilogue, Linear, Program
 from tests.reference import dflash_formulas as formulas

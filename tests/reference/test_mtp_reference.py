@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from dflash.drafters.base import ContextRows, DraftRow
 from dflash.drafters.checkpoint import drafter_tensor_shapes, open_drafter_checkpoint
-from dflash.drafters.dflash_program import LOGITS
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.mtp import MtpDrafter
 from dflash.drafters.mtp_config import mtp_config_from_json
+from dflash.drafters.names import LOGITS
 from dflash.models.config import model_config_from_json
 from dflash.models.registry import program_for
 from tests.reference.dflash_formulas import wave

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from dflash.drafters.base import ContextRows, DraftRow
-from dflash.drafters.dflash_program import LOGITS
+from dflash.drafters.names import LOGITS
 
 PAGES = (5, 0, 7, 2)
 

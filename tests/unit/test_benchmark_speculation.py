@@ -177,6 +177,8 @@ def test_every_second_round_is_served_backwards_and_plain_drafts_nothing():
     assert in_turn(arms, 1) == arms[::-1]
     assert arms[0].plan.context is ContextMode.COLD
     assert arms[2].plan.length_for("any") == 3
+    # As served: one block a step is drafted to its end.
+    assert [arm.plan.num_graded for arm in arms] == [0, 1, 1, 1, 0]
 
 
 def test_task_files_are_named_as_figures_are(tmp_path: Path):

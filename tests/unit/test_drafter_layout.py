@@ -3,7 +3,8 @@
 from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_json
 from dflash.drafters.borrowed import borrowed_names
 from dflash.drafters.config import dflash_config_from_json
-from dflash.drafters.dflash_program import LOGITS, block_program, context_program
+from dflash.drafters.dflash_program import block_program, context_program
+from dflash.drafters.names import LOGITS
 from dflash.models.config import model_config_from_json
 from dflash.models.registry import program_for
 from dflash.program import Attend, Convolve, Embed, Linear
