@@ -13,7 +13,7 @@ from dflash.cache_folder import cache_dir_from
 from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError, ConfigError, EngineError
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
-from dflash.models.config import ModelConfig
+from dflash.train.bounds import check_within
 from dflash.train.device import training_device
 from dflash.train.export import export_drafter
 from dflash.train.fit import Outlets, fit
@@ -23,12 +23,14 @@ from dflash.train.model import Drafter
 from dflash.train.mtp_model import MtpHead
 from dflash.train.mtp_shape import MtpShape
 from dflash.train.mtp_trainer import MtpTrainer
-from dflash.train.run_state import RunState, load_state
+from dflash.train.plan import Plan
+from dflash.train.resume import check_resumed, check_sequences, check_target
+from dflash.train.run_state import load_state
 from dflash.train.sequences import SequenceFolder
-from dflash.train.shape import DrafterShape
+from dflash.train.shape_options import chosen, shape_of
 from dflash.train.shortlist import shortlist
 from dflash.train.stored import StoredSequences
-from dflash.train.trainer import Plan, Trainer
+from dflash.train.trainer import Trainer
 
 # Each of these verbs has a module with its own arguments.
 _OTHER_VERBS = {"prompts": "dflash.train.prompts.__main__", "regenerate": "dflash.train.regenerate"}
@@ -75,20 +77,23 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
     length = fit_verb.add_mutually_exclusive_group(required=True)
     length.add_argument("--steps", type=int, help="length of the run in steps")
     length.add_argument("--minutes", type=float, help="length of the run in time")
-    add("--seed", type=int, default=0)
-    add("--layers", type=int, default=2, help="layers of a dflash drafter; mtp has one")
-    add("--block-size", type=int, default=8, help="slots of a dflash block, the anchor's included")
-    add("--draft-length", type=int, default=3, help="draft tokens of an mtp chain")
-    add("--selector-rank", type=int, default=32, help="of a dflash drafter")
-    add(
-        "--window", type=int, default=512, help="positions a layer looks back; train on longer ones"
-    )
-    add("--draft-vocab-size", type=int, default=16384)
+    add("--seed", type=int, help="default 0")
+    add("--layers", type=int, help="layers of a dflash drafter, default 2; mtp has one")
+    add("--block-size", type=int, help="slots of a dflash block and its anchor, default 8")
+    add("--draft-length", type=int, help="draft tokens of an mtp chain, default 3")
+    add("--selector-rank", type=int, help="of a dflash drafter, default 32")
+    add("--window", type=int, help="positions a layer looks back, default 512; train on more")
+    add("--draft-vocab-size", type=int, help="ids it may draft, default 16384")
     add("--learning-rate", type=float, default=2e-3)
     add("--sequences-per-step", type=int, default=16)
     add("--anchors", type=int, default=32, help="most anchors of one sequence and step")
     add("--decay", type=float, help="weigh slots by exp(-(k-1)/decay), not by how likely reached")
-    add("--second-version-at", type=float, default=0.5, help="share of the run that trains v1")
+    add(
+        "--second-version-at",
+        type=float,
+        default=0.5,
+        help="share of the run that trains v1; 1 for all of it",
+    )
     add("--dtype", choices=sorted(_DTYPES), default="bfloat16", help="type to compute in")
     add(
         "--device",
@@ -104,6 +109,9 @@ def _add_fit(fit_verb: argparse.ArgumentParser) -> None:
 
 def _fit(options: argparse.Namespace) -> None:
     _check_folders(options)
+    check_within("--held-out-sequences", options.held_out_sequences, 1)
+    plan = _plan(options)
+    outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
     device = training_device(options.device)
     checkpoint = open_checkpoint(options.model, cache_dir_from(None))
     taps = SequenceFolder(options.sequences).manifest().taps
@@ -111,23 +119,24 @@ def _fit(options: argparse.Namespace) -> None:
     held_out = _stored("--held-out", options.held_out, checkpoint, taps)
     state = load_state(options.run)
     if state:
-        _check_state(state, options, checkpoint, taps)
+        check_target(state, options, checkpoint.fingerprint, taps)
+        check_resumed(options, state)
+        check_sequences(state, options.sequences, len(sequences))
         shape, ids = state.shape, state.shortlist
     else:
-        shape = _shape(checkpoint.config, taps, options)
+        shape = shape_of(checkpoint.config, taps, options)
         counts = sequences.response_counts(shape.vocab_size)
-        ids = shortlist(counts, indispensable_ids(checkpoint), options.draft_vocab_size)
+        ids = shortlist(counts, indispensable_ids(checkpoint), chosen(options, "draft_vocab_size"))
     last_tap = None if options.labels_only else shape.target_layer_ids[-1]
     target = frozen_target(checkpoint, ids, last_tap, _DTYPES[options.dtype], device)
     # Drawn on the CPU whatever the device: a seed means the same parameters everywhere.
-    torch.manual_seed(options.seed)
+    torch.manual_seed(plan.seed)
     drafter = MtpHead(shape) if isinstance(shape, MtpShape) else Drafter(shape)
     # The head was trained to read states of this scale.
     drafter.norm.weight.data.copy_(checkpoint.tensor("model.norm.weight"))
-    trainer = _trainer(drafter.to(device), target, _plan(options))
+    trainer = _trainer(drafter.to(device), target, plan)
     if state:
         trainer.restore(state)
-    outlets = Outlets(options.run, options.export, options.save_s, options.measure_s)
     fit(trainer, sequences, held_out.spread(options.held_out_sequences), outlets)
 
 
@@ -169,26 +178,9 @@ def _stored(
     return sequences
 
 
-def _check_state(
-    state: RunState, options: argparse.Namespace, checkpoint: Checkpoint, taps: tuple[int, ...]
-) -> None:
-    run, kind = options.run, "mtp" if isinstance(state.shape, MtpShape) else "dflash"
-    if kind != options.drafter:
-        raise ConfigError(
-            f"--run {run} holds a drafter of kind {kind}, and --drafter is {options.drafter}; name "
-            "another folder to begin a run"
-        )
-    found = (state.target_fingerprint, state.shape.target_layer_ids)
-    if found != (checkpoint.fingerprint, taps):
-        raise ConfigError(
-            f"--run {run} holds a drafter of another target or of other taps than --sequences; "
-            "name another folder to begin a run"
-        )
-
-
 def _plan(options: argparse.Namespace) -> Plan:
     return Plan(
-        seed=options.seed,
+        seed=chosen(options, "seed"),
         learning_rate=options.learning_rate,
         sequences_per_step=options.sequences_per_step,
         anchors_per_sequence=options.anchors,
@@ -206,65 +198,6 @@ def _export(options: argparse.Namespace) -> None:
     if state is None:
         raise CheckpointError(f"{options.run} holds no state of a run; name the folder of --run")
     export_drafter(state, options.out, "--out")
-
-
-def _shape(
-    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
-) -> DrafterShape | MtpShape:
-    return (_chain_shape if options.drafter == "mtp" else _block_shape)(config, taps, options)
-
-
-def _chain_shape(
-    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
-) -> MtpShape:
-    return MtpShape(
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        rms_norm_eps=config.rms_norm_eps,
-        rope_theta=config.rope_theta,
-        max_position_embeddings=config.max_position_embeddings,
-        draft_length=options.draft_length,
-        target_layer_ids=taps,
-        num_target_layers=config.num_layers,
-        vocab_size=config.vocab_size,
-        sliding_window=options.window,
-    )
-
-
-def _block_shape(
-    config: ModelConfig, taps: tuple[int, ...], options: argparse.Namespace
-) -> DrafterShape:
-    if options.mask_token_id is None:
-        raise ConfigError(
-            "--mask-token-id is missing; a dflash drafter needs an id that no text of the target "
-            "holds"
-        )
-    if not 0 <= options.mask_token_id < config.vocab_size:
-        raise ConfigError(
-            f"--mask-token-id is {options.mask_token_id}, this target's ids are 0 to "
-            f"{config.vocab_size - 1}; name one that no text of it holds"
-        )
-    return DrafterShape(
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_layers=options.layers,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        rms_norm_eps=config.rms_norm_eps,
-        rope_theta=config.rope_theta,
-        max_position_embeddings=config.max_position_embeddings,
-        block_size=options.block_size,
-        mask_token_id=options.mask_token_id,
-        target_layer_ids=taps,
-        num_target_layers=config.num_layers,
-        vocab_size=config.vocab_size,
-        sliding_window=options.window,
-        selector_rank=options.selector_rank,
-    )
 
 
 if __name__ == "__main__":

@@ -39,12 +39,14 @@ class Batch:
         lengths: Rows of each sequence.
         blocks: The blocks to draft.
         labels: What they should predict.
+        num_context: Rows of features that are a sequence's own and fill nothing up.
     """
 
     features: Tensor
     lengths: tuple[int, ...]
     blocks: Blocks
     labels: Labels
+    num_context: int
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch on a device; one that is there already is not copied."""
@@ -132,6 +134,7 @@ def make_batch(
         lengths=lengths,
         blocks=Blocks(ids[:, 0], torch.cat(anchors), per_sequence),
         labels=_labels(ids, torch.cat(starts), predictable),
+        num_context=sum(len(sequence.features) - 1 for sequence in sequences),
     )
 
 

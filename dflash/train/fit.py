@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from dflash.train.bounds import check_within
 from dflash.train.export import export_drafter
 from dflash.train.held_out import Tally, serve_again, total
 from dflash.train.mtp_trainer import MtpTrainer
@@ -35,6 +36,10 @@ class Outlets:
     export: Path | None
     save_s: float
     measure_s: float
+
+    def __post_init__(self) -> None:
+        check_within("--save-s", self.save_s, 0)
+        check_within("--measure-s", self.measure_s, 0)
 
 
 def fit(

@@ -45,7 +45,9 @@ class Loss:
     """The parts of a step's loss.
 
     Attributes:
-        base: Weighted cross-entropy of the slots over the shortlist, a scalar.
+        base: Weighted cross-entropy of the slots with their labels over the shortlist, a scalar.
+            Its gradient leads as much to the target's distribution where that is known: that
+            part's value is not made.
         selector: Weighted cross-entropy of the selector over its candidates; 0 before it trains.
         likelihoods: What the drafter gives each label, ``[blocks, slots]``; 0 where not known.
     """
@@ -56,7 +58,7 @@ class Loss:
 
     @property
     def total(self) -> Tensor:
-        """The scalar to differentiate."""
+        """The scalar to differentiate; its value is of the labels alone, as `base` says."""
         return self.base + self.selector
 
 
@@ -105,6 +107,10 @@ class Objective:
             taught: What the target's head reads, ``[tokens, hidden]``; None learns labels alone.
         """
         known = labels.known
+        if not known.any():
+            # Differentiable all the same, and not finite where the states are not.
+            zero = hidden.float().sum() * 0.0
+            return Loss(zero, zero.detach(), torch.zeros_like(known, dtype=torch.float32))
         rows, wanted = hidden[known], labels.ids[known]
         losses, shares, best = self.head.cross_entropy(
             rows,

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from dflash.config import MAX_BLOCK_SIZE
+from dflash.train.bounds import check_within
+
 
 @dataclass(frozen=True, slots=True)
 class MtpShape:
@@ -38,6 +41,11 @@ class MtpShape:
     num_target_layers: int
     vocab_size: int
     sliding_window: int = 512
+
+    def __post_init__(self) -> None:
+        check_within("--draft-length", self.draft_length, 1, MAX_BLOCK_SIZE - 1)
+        # A window inside the chain would be trained otherwise than it is served.
+        check_within("--window", self.sliding_window, self.block_size)
 
     @property
     def block_size(self) -> int:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -15,9 +15,10 @@ from dflash.train.frozen import FrozenTarget
 from dflash.train.held_out import Tally, tally_of
 from dflash.train.loss import Loss, Objective
 from dflash.train.mtp_model import Chains, MtpHead, Past
+from dflash.train.plan import Plan
 from dflash.train.selector import draft
 from dflash.train.sequences import TappedSequence
-from dflash.train.trainer import Plan, Trainer
+from dflash.train.trainer import Trainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class MtpBatch(Batch):
 
     def to(self, device: torch.device) -> "MtpBatch":
         """Return the same batch on a device; one that is there already is not copied."""
-        return MtpBatch(
+        return replace(
+            self,
             features=self.features.to(device),
-            lengths=self.lengths,
             blocks=self.blocks.to(device),
             labels=self.labels.to(device),
             token_ids=self.token_ids.to(device),
@@ -105,7 +106,14 @@ class MtpTrainer(Trainer):
         # As many as there are rows of features; what fills a sequence up is seen by no chain.
         parts = zip(some, batch.lengths, strict=True)
         token_ids = torch.cat([_filled(s.token_ids[:-1].long(), length) for s, length in parts])
-        return MtpBatch(batch.features, batch.lengths, batch.blocks, batch.labels, token_ids)
+        return MtpBatch(
+            features=batch.features,
+            lengths=batch.lengths,
+            blocks=batch.blocks,
+            labels=batch.labels,
+            num_context=batch.num_context,
+            token_ids=token_ids,
+        )
 
     def _loss(self, batch: Batch) -> Loss:
         batch = cast("MtpBatch", batch)

@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
+from dflash.errors import CheckpointError
+
 
 class DrafterOptimiser:
     """Muon for the weights of products, AdamW for norms, kernels and codebooks.
@@ -54,9 +56,18 @@ class DrafterOptimiser:
         return {name: _on_cpu(part.state_dict()) for name, part in self._parts.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, on the parameters' device."""
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
+        """Go on from a state, on the parameters' device.
+
+        Raises:
+            CheckpointError: The state is not of these optimisers.
+        """
+        try:
+            for name, part in self._parts.items():
+                part.load_state_dict(state[name])
+        except (KeyError, ValueError, TypeError) as error:
+            raise CheckpointError(
+                "the run's state was begun with another optimiser; name another --run"
+            ) from error
 
 
 def _on_cpu(state: dict[str, Any]) -> dict[str, Any]:

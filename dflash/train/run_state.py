@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,14 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dflash.errors import CheckpointError
+from dflash.errors import CheckpointError, ConfigError
 from dflash.train.finite import check_finite
 from dflash.train.folders import writing
+from dflash.train.model import Drafter
+from dflash.train.mtp_model import MtpHead
 from dflash.train.mtp_shape import MtpShape
 from dflash.train.shape import DrafterShape
 
 _CHECKPOINT = "checkpoint.pt"
 _CURVE = "curve.jsonl"
+# What a file that is cut, or was never a state, makes the reader raise.
+_DAMAGES = (
+    *(OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, EOFError),
+    *(pickle.UnpicklingError, ConfigError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ def load_state(folder: Path) -> RunState | None:
     """Return the run's state, None if it has none yet.
 
     Raises:
-        CheckpointError: The file is damaged.
+        CheckpointError: The file is damaged, or its parts do not fit one another.
     """
     path = folder / _CHECKPOINT
     if not path.exists():
@@ -81,11 +89,13 @@ def load_state(folder: Path) -> RunState | None:
     try:
         # Tensors and plain values only: such a file runs no code when it is read.
         content = torch.load(path, weights_only=True)
-        return RunState(**{**content, "shape": _shape(content["shape"])})
-    except (OSError, RuntimeError, ValueError, TypeError, KeyError, EOFError) as error:
+        state = RunState(**{**content, "shape": _shape(content["shape"])})
+        _check_whole(state)
+    except _DAMAGES as error:
         raise CheckpointError(
             f"cannot read {path} ({error}); remove it to start the run anew"
         ) from error
+    return state
 
 
 def log_line(folder: Path, entry: Mapping[str, Any]) -> None:
@@ -101,3 +111,18 @@ def _plain(value: Any) -> Any:
 def _shape(values: Mapping[str, Any]) -> DrafterShape | MtpShape:
     # Only a chain has a length of its own; a block has slots.
     return MtpShape(**values) if "draft_length" in values else DrafterShape(**values)
+
+
+def _check_whole(state: RunState) -> None:
+    shape, ids = state.shape, state.shortlist
+    # Nothing is computed or kept on this device: only names and sizes are made.
+    with torch.device("meta"):
+        wanted = (MtpHead(shape) if isinstance(shape, MtpShape) else Drafter(shape)).state_dict()
+    sizes = {name: tensor.shape for name, tensor in state.drafter.items()}
+    for name, tensor in wanted.items():
+        if sizes.get(name) != tensor.shape:
+            raise ValueError(f"{name} is missing or of another size")
+    if len(sizes) > len(wanted):
+        raise ValueError("it holds tensors that are no part of such a drafter")
+    if not len(ids) or ids[0] < 0 or ids[-1] >= shape.vocab_size or (ids.diff() < 1).any():
+        raise ValueError("its shortlist is out of order")

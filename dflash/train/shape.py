@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from dflash.config import MAX_BLOCK_SIZE
+from dflash.train.bounds import check_within
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterShape:
@@ -49,3 +52,10 @@ class DrafterShape:
     conv_group_size: int = 16
     selector_rank: int = 32
     selector_top_k: int = 16
+
+    def __post_init__(self) -> None:
+        check_within("--layers", self.num_layers, 1)
+        check_within("--block-size", self.block_size, 2, MAX_BLOCK_SIZE)
+        check_within("--selector-rank", self.selector_rank, 1)
+        # A window inside the block would be trained otherwise than it is served.
+        check_within("--window", self.sliding_window, self.block_size)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from dflash.errors import CheckpointError
 from dflash.train.sequences import TappedSequence
 
 # An anchor and one token to predict.
@@ -39,10 +40,19 @@ class StoredSequences:
         self.refresh()
 
     def refresh(self) -> None:
-        """Append the sequences of shards that were written since."""
+        """Append the sequences of shards that were written since.
+
+        Raises:
+            CheckpointError: A shard is cut, or its kinds are missing.
+        """
         for path in sorted(self._folder.glob("shard-*.safetensors")):
             if path not in self._seen:
-                self._places.extend(_places(path))
+                try:
+                    self._places.extend(list(_places(path)))
+                except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+                    raise CheckpointError(
+                        f"cannot read the shard {path} ({error}); remove it and regenerate"
+                    ) from error
                 self._seen.add(path)
 
     def __len__(self) -> int:

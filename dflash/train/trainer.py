@@ -1,6 +1,5 @@
 """The training loop: steps until the plan is done, with a checkpoint to go on from."""
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,45 +12,10 @@ from dflash.train.frozen import FrozenTarget
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
 from dflash.train.optimiser import DrafterOptimiser
+from dflash.train.plan import Plan
 from dflash.train.run_state import RunState
 
-_WARM_UP = 0.04
 _CLIP = 1.0
-_LAST_SHARE = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to train.
-
-    Attributes:
-        seed: Of every draw, and of the first parameters.
-        learning_rate: At its peak.
-        sequences_per_step: Sequences of one step.
-        anchors_per_sequence: Most anchors drawn from one sequence and step.
-        decay: Slots of one e-fold of a slot's weight; None weighs slots by how likely they are
-            to be reached.
-        second_version_at: Share of the run after which convolutions and selector take part.
-        steps: Steps of the run; None when `minutes` bounds it.
-        minutes: Time the run may train for; None when `steps` bounds it.
-    """
-
-    seed: int
-    learning_rate: float
-    sequences_per_step: int
-    anchors_per_sequence: int
-    decay: float | None
-    second_version_at: float
-    steps: int | None
-    minutes: float | None
-
-    def learning_rate_at(self, progress: float) -> float:
-        """Return the rate at a share of the run, in [0, 1]: up linearly, down along a cosine."""
-        if progress < _WARM_UP:
-            return self.learning_rate * (progress / _WARM_UP)
-        share = (progress - _WARM_UP) / (1 - _WARM_UP)
-        falling = 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
-        return self.learning_rate * (_LAST_SHARE + (1 - _LAST_SHARE) * falling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +65,12 @@ class Trainer:
     @property
     def progress(self) -> float:
         """Share of the run that is done, in [0, 1]."""
-        if self.plan.steps is not None:
-            return min(self.step / self.plan.steps, 1.0)
-        return min(self.elapsed_s / (60 * (self.plan.minutes or 1.0)), 1.0)
+        return self.plan.progress_at(self.step, self.elapsed_s)
 
     @property
     def second_version(self) -> bool:
         """Whether convolutions and selector take part by now."""
-        return self.progress >= self.plan.second_version_at
+        return self.plan.is_second_version_at(self.progress)
 
     def train_step(self, sequences: SequencePool) -> StepReport:
         """Take one step.
@@ -128,7 +90,7 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), _CLIP)
         check_loss(self.step + 1, float(loss.total.detach()), float(norm))
         self._optimiser.step()
-        tokens = len(batch.features) + self.drafter.shape.block_size * len(batch.blocks.anchors)
+        tokens = batch.num_context + self.drafter.shape.block_size * len(batch.blocks.anchors)
         self.step, self.tokens = self.step + 1, self.tokens + tokens
         self.elapsed_s += self._clock() - started
         return StepReport(

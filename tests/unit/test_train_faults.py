@@ -155,6 +155,6 @@ def test_parameters_that_are_not_finite_are_neither_saved_nor_exported(
         lambda: save_state(tmp_path / "run", spoilt),
         lambda: export_drafter(spoilt, tmp_path / "drafter"),
     ):
-        with pytest.raises(DivergedError, match="at step 1: norm.weight holds"):
+        with pytest.raises(DivergedError, match=r"at step 1: norm\.weight holds"):
             write()
     assert load_state(tmp_path / "run") is not None

@@ -15,10 +15,11 @@ from dflash.train.batches import Draw, make_batch
 from dflash.train.export import export_drafter
 from dflash.train.held_out import Tally, serve_again, total
 from dflash.train.loss import acceptance_weights, position_weights
+from dflash.train.plan import Plan
 from dflash.train.run_state import load_state, save_state
 from dflash.train.sequences import TappedSequence
 from dflash.train.shortlist import shortlist
-from dflash.train.trainer import Plan, Trainer
+from dflash.train.trainer import Trainer
 from tests.rigs.tiny_drafter import tiny_drafter, tiny_sequence, tiny_target
 
 PLAN = Plan(

@@ -12,8 +12,8 @@ from dflash.errors import ConfigError
 from dflash.train.export import export_drafter
 from dflash.train.mtp_model import Chains, Past
 from dflash.train.mtp_trainer import MtpTrainer
+from dflash.train.plan import Plan
 from dflash.train.run_state import load_state, save_state
-from dflash.train.trainer import Plan
 from tests.rigs.tiny_drafter import tiny_embedding, tiny_sequence, tiny_target
 from tests.rigs.tiny_mtp_head import target_that_norms, tiny_mtp_head
 
