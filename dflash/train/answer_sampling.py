@@ -5,6 +5,7 @@ from random import Random
 
 from dflash.errors import ConfigError
 from dflash.request import MAX_SEED, SamplingParams
+from dflash.train.bounds import check_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0.0 <= self.share <= 1.0:
             raise ConfigError(f"--temperature-share must be in [0, 1], got {self.share}")
+        check_within("--temperature", self.temperature, 0, 100)
+        check_within("--max-answer-tokens", self.max_answer_tokens, 1)
         if not 0 < self.max_prompt_tokens < self.max_tokens:
             raise ConfigError(
                 f"max_prompt_tokens must be in [1, {self.max_tokens - 1}], under max_tokens, got "

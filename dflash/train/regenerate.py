@@ -20,6 +20,7 @@ from dflash.load import load_target
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
 from dflash.target import Target
 from dflash.train.answer_sampling import Sampling
+from dflash.train.bounds import check_positive, check_within
 from dflash.train.conversation import Conversation
 from dflash.train.feature_tap import FeatureTap
 from dflash.train.prompts.file import read_prompts
@@ -246,6 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _regenerate(settings: argparse.Namespace) -> bool:
+    check_within("--prompts-per-shard", settings.prompts_per_shard, 1)
+    check_positive("--max-gib", settings.max_gib)
     sampling = Sampling(
         seed=settings.seed,
         temperature=settings.temperature,

@@ -191,11 +191,23 @@ def test_temperatures_follow_the_seed_and_the_share():
     [
         ({"share": 1.5}, r"--temperature-share must be in \[0, 1\], got 1.5"),
         ({"max_prompt_tokens": 160}, "max_prompt_tokens must be in"),
+        ({"temperature": -1.0}, "--temperature must be in"),
+        ({"temperature": float("nan")}, "--temperature must be in"),
+        ({"max_answer_tokens": 0}, "--max-answer-tokens must be 1 or more, got 0"),
     ],
 )
 def test_a_sampling_that_cannot_work_is_refused(change, words):
     with pytest.raises(ConfigError, match=words):
         dataclasses.replace(SAMPLING, **change)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--prompts-per-shard", "0"), ("--max-gib", "nan"), ("--max-gib", "-1")]
+)
+def test_a_number_that_cannot_work_is_refused(tmp_path, capsys, option, value):
+    arguments = ["--prompts", str(tmp_path / "none"), "--out", str(tmp_path / "out")]
+    assert regenerate.main([*arguments, f"{option}={value}"]) == 1
+    assert f"{option} must be" in capsys.readouterr().err
 
 
 def fill(target, model, out, max_bytes=1 << 30):
