@@ -77,7 +77,9 @@ class Teacher:
 def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     # A batch of one: without that axis the library takes its slow way.
     mixed = functional.scaled_dot_product_attention(
-        *(part.transpose(0, 1)[None] for part in (queries, keys, values)),
+        queries.transpose(0, 1)[None],
+        keys.transpose(0, 1)[None],
+        values.transpose(0, 1)[None],
         is_causal=True,
         enable_gqa=True,
     )
