@@ -166,7 +166,7 @@ def test_a_match_rate_says_how_far_it_may_lie_from_what_was_expected():
     [
         (all_right, []),
         (none, ["arm: drafted"]),
-        (failing, ["arm: drafted", "arm: 8 drafter faults"]),
+        (failing, ["arm: drafted", "arm: 15 drafter faults"]),
     ],
 )
 def test_an_arm_in_which_nothing_was_drafted_has_shown_nothing(script: Script, missing: list[str]):

@@ -242,7 +242,8 @@ def test_a_run_of_another_target_does_not_go_on(
 
 
 def test_an_export_of_nothing_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert main(["export", "--run", str(tmp_path), "--out", str(tmp_path / "drafter")]) == 1
+    run, out = str(tmp_path / "run"), str(tmp_path / "drafter")
+    assert main(["export", "--run", run, "--out", out]) == 1
     assert "holds no state of a run" in caplog.text
 
 

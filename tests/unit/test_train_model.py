@@ -263,7 +263,7 @@ def test_a_taught_row_is_drawn_halfway_to_the_targets_distribution() -> None:
     torch.testing.assert_close(ours.grad, plain.grad)
 
 
-@pytest.mark.parametrize("window", [3, 5, 9])
+@pytest.mark.parametrize("window", [4, 9, 11])
 def test_a_block_sees_only_the_context_nearer_than_the_window(window: int):
     shape = replace(TINY_SHAPE, sliding_window=window)
     torch.manual_seed(0)
