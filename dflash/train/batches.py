@@ -36,6 +36,7 @@ class Batch:
     Attributes:
         features: Context of every sequence, packed, ``[rows, taps * hidden]``; rows of 0, which no
             block sees, fill each sequence up.
+        token_ids: The token of each row, ``[rows]`` int64; 0 where a row only fills up.
         lengths: Rows of each sequence.
         blocks: The blocks to draft.
         labels: What they should predict.
@@ -43,6 +44,7 @@ class Batch:
     """
 
     features: Tensor
+    token_ids: Tensor
     lengths: tuple[int, ...]
     blocks: Blocks
     labels: Labels
@@ -53,6 +55,7 @@ class Batch:
         return replace(
             self,
             features=self.features.to(device),
+            token_ids=self.token_ids.to(device),
             blocks=self.blocks.to(device),
             labels=self.labels.to(device),
         )
@@ -131,6 +134,7 @@ def make_batch(
     ids = torch.cat(tokens)
     return Batch(
         features=torch.cat(contexts),
+        token_ids=torch.cat([_filled_up(s.token_ids[:-1].long()) for s in sequences]),
         lengths=lengths,
         blocks=Blocks(ids[:, 0], torch.cat(anchors), per_sequence),
         labels=_labels(ids, torch.cat(starts), predictable),
@@ -138,8 +142,8 @@ def make_batch(
     )
 
 
-def _filled_up(features: Tensor) -> Tensor:
-    return torch.nn.functional.pad(features, (0, 0, 0, -len(features) % _CONTEXT_STEP))
+def _filled_up(rows: Tensor) -> Tensor:
+    return torch.cat([rows, rows.new_zeros(-len(rows) % _CONTEXT_STEP, *rows.shape[1:])])
 
 
 def block_tokens(token_ids: Tensor, anchors: Tensor, block_size: int) -> Tensor:

@@ -10,8 +10,7 @@ from tqdm import tqdm
 
 from dflash.train.bounds import check_within
 from dflash.train.export import export_drafter
-from dflash.train.held_out import Tally, serve_again, total
-from dflash.train.mtp_trainer import MtpTrainer
+from dflash.train.held_out import Tally, total
 from dflash.train.run_state import log_line, save_state
 from dflash.train.sequences import TappedSequence
 from dflash.train.stored import StoredSequences
@@ -116,16 +115,10 @@ def _entry(trainer: Trainer, report: StepReport, num_sequences: int) -> Mapping[
     }
 
 
-def _served(trainer: Trainer, sequence: TappedSequence) -> Tally:
-    if isinstance(trainer, MtpTrainer):
-        return trainer.serve_again(sequence)
-    return serve_again(trainer.drafter, trainer.target, sequence, trainer.second_version)
-
-
 def _measured(trainer: Trainer, held_out: Sequence[TappedSequence]) -> Mapping[str, object]:
     kinds: dict[str, list[Tally]] = {}
     for sequence in held_out:
-        tally = _served(trainer, sequence)
+        tally = trainer.serve_again(sequence)
         kinds.setdefault(sequence.kind, []).append(tally)
     whole = total([tally for tallies in kinds.values() for tally in tallies])
     slots = zip(whole.accepted, whole.reached, strict=True)

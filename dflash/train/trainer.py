@@ -9,11 +9,13 @@ import torch
 from dflash.train.batches import Batch, Draw, SequencePool, make_batch
 from dflash.train.finite import check_loss
 from dflash.train.frozen import FrozenTarget
+from dflash.train.held_out import Tally, serve_again
 from dflash.train.loss import Loss, Objective
 from dflash.train.model import Drafter
 from dflash.train.optimiser import DrafterOptimiser
 from dflash.train.plan import Plan
 from dflash.train.run_state import RunState
+from dflash.train.sequences import TappedSequence
 
 _CLIP = 1.0
 
@@ -100,6 +102,10 @@ class Trainer:
             likelihood=float(loss.likelihoods[:, 0].mean()),
             grad_norm=float(norm),
         )
+
+    def serve_again(self, sequence: TappedSequence) -> Tally:
+        """Return how a held-out sequence would have been served by greedy drafts, as of now."""
+        return serve_again(self.drafter, self.target, sequence, self.second_version)
 
     def state(self) -> RunState:
         """Return all that `restore` needs to go on as if never stopped, on any device."""

@@ -40,7 +40,8 @@ def test_a_run_ends_with_a_drafter_that_serving_accepts(tmp_path: Path, target: 
     step, measured = curve_of(tmp_path)
     assert step["step"] == measured["step"] == 20
     assert measured["by_kind"].keys() == {"chat", "code"}
-    assert 1.0 <= measured["held_out"] <= 8.0
+    kinds = measured["by_kind"].values()
+    assert 1.0 <= min(kinds) <= measured["held_out"] <= max(kinds) <= 8.0
 
 
 def test_a_run_ends_with_an_mtp_head_that_serving_accepts(tmp_path: Path, target: Path) -> None:
@@ -54,7 +55,8 @@ def test_a_run_ends_with_an_mtp_head_that_serving_accepts(tmp_path: Path, target
     assert set(range(5, 40)) <= set(head.target_ids().tolist())
     step, measured = curve_of(tmp_path)
     assert step["step"] == measured["step"] == 20
-    assert 1.0 <= measured["held_out"] <= 3.0
+    kinds = measured["by_kind"].values()
+    assert 1.0 <= min(kinds) <= measured["held_out"] <= max(kinds) <= 3.0
     assert len(measured["by_slot"]) == 2
 
 
