@@ -148,9 +148,9 @@ def test_a_client_that_leaves_frees_its_request(served: ServeProcess):
 
 
 def test_overload_is_answered_at_once_with_429_and_the_rest_is_served(served: ServeProcess):
-    # One answer takes three seconds: none ends before the last request has come.
+    # One answer takes six seconds: none ends before the last request has come.
     async def post(client: httpx.AsyncClient) -> httpx.Response:
-        body = {"model": "fake", "prompt": "x", "max_tokens": 10}
+        body = {"model": "fake", "prompt": "x", "max_tokens": 20}
         return await client.post("/small/v1/completions", json=body)
 
     async def storm() -> list[httpx.Response]:
@@ -161,9 +161,8 @@ def test_overload_is_answered_at_once_with_429_and_the_rest_is_served(served: Se
     answers = asyncio.run(storm())
 
     refused = [answer for answer in answers if answer.status_code != 200]
-    # Four run and eight wait; Serve counts those it is just placing as neither, and on a busy
-    # machine four may have ended before the last request comes.
-    assert 12 <= len(answers) - len(refused) <= 20
+    # Four run and eight wait; Serve counts those it is just placing as neither.
+    assert 12 <= len(answers) - len(refused) <= 16
     assert {answer.status_code for answer in refused} == {429}
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
     assert {answer.json()["error"]["code"] for answer in refused} == {"queue_full"}
