@@ -148,9 +148,9 @@ def test_a_client_that_leaves_frees_its_request(served: ServeProcess):
 
 
 def test_overload_is_answered_at_once_with_429_and_the_rest_is_served(served: ServeProcess):
-    # One answer takes six seconds: none ends before the last request has come.
+    # One answer takes three seconds: none ends before the last request has come.
     async def post(client: httpx.AsyncClient) -> httpx.Response:
-        body = {"model": "fake", "prompt": "x", "max_tokens": 20}
+        body = {"model": "fake", "prompt": "x", "max_tokens": 10}
         return await client.post("/small/v1/completions", json=body)
 
     async def storm() -> list[httpx.Response]:
