@@ -9,7 +9,7 @@ import torch
 from dflash.errors import EngineError
 from dflash.train.__main__ import main
 from dflash.train.export import export_drafter
-from dflash.train.finite import DivergedError
+from dflash.train.finite import DivergedError, check_loss
 from dflash.train.run_state import RunState, load_state, save_state
 from tests.rigs.fit_run import arguments, write_target
 
@@ -158,3 +158,11 @@ def test_parameters_that_are_not_finite_are_neither_saved_nor_exported(
         with pytest.raises(DivergedError, match=r"at step 1: norm\.weight holds"):
             write()
     assert load_state(tmp_path / "run") is not None
+
+
+@pytest.mark.parametrize(
+    ("loss", "grad_norm"), [(float("nan"), 1.0), (float("inf"), 1.0), (1.0, float("inf"))]
+)
+def test_a_step_of_which_either_number_is_not_finite_is_refused(loss: float, grad_norm: float):
+    with pytest.raises(DivergedError, match=r"diverged at step 7: .*lower --learning-rate"):
+        check_loss(7, loss, grad_norm)
