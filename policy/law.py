@@ -54,15 +54,16 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
         return _fallback(view)
     if signals.num_decoding == 0:
         return Choice(held, Reason.IDLE)
-    blocked = list(_forbidden(view))
+    is_throttled = signals.reading.is_throttled
+    blocked = list(_forbidden(view, is_throttled))
     is_dwelling = state.is_dwelling(terms.limits, signals.now_s)
-    lighter = _lighter(view, signals.reading.is_throttled)
+    lighter = _lighter(view, is_throttled)
     spiked = is_spike(state, signals)
     if lighter is not None:
         if spiked or not is_dwelling:
             return Choice(lighter.arm, _why_lighter(view, spiked), tuple(blocked))
         blocked.append(Blocked(lighter.arm, Reason.DWELL))
-    heavier = _heavier(view, signals.reading.is_throttled)
+    heavier = _heavier(view, is_throttled)
     if heavier is not None:
         objection = _objection(heavier, view, state, signals, terms)
         if objection is None:
@@ -91,45 +92,71 @@ def _fallback(view: View) -> Choice:
     return Choice(lighter[0].arm, reason)
 
 
-def _forbidden(view: View) -> Iterator[Blocked]:
-    """Yield the best arm of each drafter that a guard forbids though it is worth more."""
-    held = view.worths[view.held]
+def _forbidden(view: View, is_throttled: bool) -> Iterator[Blocked]:
+    """Yield the best arm of each drafter that a guard forbids though the law would take it."""
     for drafter in view.outlooks:
         arms = [worth for arm, worth in view.worths.items() if arm.drafter == drafter]
         best = max(arms, key=lambda worth: worth.value)
         reason = view.caps[drafter].reason
-        if reason is not None and best.value > held.value and not view.is_allowed(best.arm):
+        if reason is None or view.is_allowed(best.arm):
+            continue
+        # Worth a change, not only worth more: between equals the reason would flicker with noise.
+        if _is_worth_it(best, view, is_throttled):
             yield Blocked(best.arm, reason)
+
+
+def _is_worth_it(worth: Worth, view: View, is_throttled: bool) -> bool:
+    """Return whether an arm promises what a change to it must."""
+    if worth.arm.drafter == view.held.drafter:
+        return _is_worth_widening(worth, view)
+    if _has_shorter_steps(worth, view):
+        return _is_worth_less_work(worth, view, is_throttled)
+    return _is_worth_more_work(worth, view, is_throttled)
 
 
 def _lighter(view: View, is_throttled: bool) -> Worth | None:
     """Return a drafter, or plain, with shorter steps that is worth more by the mean."""
-    current = view.peak(view.held.drafter)
-    if current is None:
-        return None
-    for peak in view.peaks():
-        is_other = peak.arm.drafter != view.held.drafter and peak.seconds < current.seconds
-        # Below plain nothing is worth staying for, however small the loss.
-        wanted = (
-            1.0 if current.value < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current.value
-        )
-        if is_other and peak.value >= wanted:
-            return peak
-    return None
+    return next(
+        (
+            peak
+            for peak in view.other_peaks()
+            if _has_shorter_steps(peak, view) and _is_worth_less_work(peak, view, is_throttled)
+        ),
+        None,
+    )
 
 
 def _heavier(view: View, is_throttled: bool) -> Worth | None:
     """Return a drafter with longer steps that is worth more by its lower bound, load to come."""
-    current = view.peak(view.held.drafter)
-    if current is None:
-        return None
+    return next(
+        (
+            peak
+            for peak in view.other_peaks()
+            if not _has_shorter_steps(peak, view) and _is_worth_more_work(peak, view, is_throttled)
+        ),
+        None,
+    )
+
+
+def _has_shorter_steps(worth: Worth, view: View) -> bool:
+    return worth.seconds < view.current.seconds
+
+
+def _is_worth_less_work(worth: Worth, view: View, is_throttled: bool) -> bool:
+    current = view.current.value
+    # Below plain nothing is worth staying for, however small the loss.
+    return worth.value >= (1.0 if current < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current)
+
+
+def _is_worth_more_work(worth: Worth, view: View, is_throttled: bool) -> bool:
     gain = _LEAVE_PLAIN_GAIN if view.held.is_plain else _HEAVIER_GAIN
-    wanted = _margin(gain, is_throttled) * view.ahead[current.arm].value
-    for peak in view.peaks():
-        is_other = peak.arm.drafter != view.held.drafter and peak.seconds >= current.seconds
-        if is_other and view.ahead[peak.arm].lower >= wanted:
-            return peak
-    return None
+    wanted = _margin(gain, is_throttled) * view.ahead[view.current.arm].value
+    return view.ahead[worth.arm].lower >= wanted
+
+
+def _is_worth_widening(worth: Worth, view: View) -> bool:
+    lower = view.lower_beyond(worth.arm, view.held)
+    return lower >= _WIDER_GAIN * view.ahead[view.held].value
 
 
 def _objection(
@@ -144,8 +171,7 @@ def _objection(
         return Reason.CONFIRMING
     if not state.switches.can_pay(1.0):
         return Reason.SWITCH_BUDGET
-    current = view.peak(view.held.drafter)
-    saved = 1.0 - (current.value / heavier.value if current else 0.0)
+    saved = 1.0 - view.current.value / heavier.value
     catch_up_s = 0.0 if is_tried else signals.condition_of(drafter).catch_up_s
     return Reason.SWITCH_COST if catch_up_s > saved * _HORIZON_S else None
 
@@ -153,12 +179,11 @@ def _objection(
 def _width(view: View) -> tuple[Arm, Reason]:
     """Return the draft length to go on with."""
     held = view.worths[view.held]
-    best = view.peak(view.held.drafter)
-    if best is None or best.arm == held.arm:
+    best = view.current
+    if best.arm == held.arm:
         return held.arm, Reason.STEADY
     if best.arm.draft_length > held.arm.draft_length:
-        lower = view.lower_beyond(best.arm, held.arm)
-        if lower >= _WIDER_GAIN * view.ahead[held.arm].value:
+        if _is_worth_widening(best, view):
             return best.arm, Reason.WIDER
         return held.arm, Reason.STEADY
     gain = _LOW_LOAD_GAIN if view.load.num_rows <= _LOW_LOAD_ROWS else _NARROWER_GAIN
@@ -170,9 +195,7 @@ def _width(view: View) -> tuple[Arm, Reason]:
 def _why_lighter(view: View, spiked: bool) -> Reason:
     if spiked:
         return Reason.LOAD_SPIKE
-    current = view.peak(view.held.drafter)
-    is_losing = current is not None and current.value < 1.0
-    return Reason.SLOWER_THAN_PLAIN if is_losing else Reason.FASTER
+    return Reason.SLOWER_THAN_PLAIN if view.current.value < 1.0 else Reason.FASTER
 
 
 def _margin(gain: float, is_throttled: bool) -> float:

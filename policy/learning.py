@@ -55,10 +55,10 @@ def _after_step(state: State, step: StepSample, now_s: float, terms: Terms) -> S
         return state
     timed = _Timed.of(step, settled, terms)
     if timed is not None:
-        state = replace(
-            state,
-            corrections=state.corrections.plus(step.arm, step.num_decoding, timed.ratio, now_s),
-        )
+        corrections = state.corrections.plus(step.arm, step.num_decoding, timed.ratio, now_s)
+        if corrections.num_rejected > state.corrections.num_rejected:
+            timed = None
+        state = replace(state, corrections=corrections)
     state = _with_grades(state, step, settled)
     state = _with_pace(state, step, timed)
     clock = replace(state.clocks[drafter], seen_s=now_s)
@@ -67,7 +67,7 @@ def _after_step(state: State, step: StepSample, now_s: float, terms: Terms) -> S
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    """A step whose time says something: over the first of its drafter, and decoding alone."""
+    """A step whose time may say something: over the first of its drafter, and decoding alone."""
 
     ratio: float
 

@@ -84,6 +84,15 @@ class View:
         found = [peak for peak in map(self.peak, drafters) if peak is not None]
         return sorted(found, key=lambda worth: -worth.value)
 
+    @property
+    def current(self) -> Worth:
+        """The best allowed arm of the drafter in force, or that itself where none is allowed."""
+        return self.peak(self.held.drafter) or self.worths[self.held]
+
+    def other_peaks(self) -> list[Worth]:
+        """Return the best allowed arm of every other drafter, the best first."""
+        return [peak for peak in self.peaks() if peak.arm.drafter != self.held.drafter]
+
     def scores(self) -> tuple[Worth, ...]:
         """Return what every arm is worth, the best first."""
         return tuple(sorted(self.worths.values(), key=lambda worth: (-worth.value, worth.arm)))

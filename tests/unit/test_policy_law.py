@@ -234,3 +234,10 @@ def test_trials_lose_no_more_time_than_their_share():
     steps = [step for signals in here.signals[start:] for step in signals.steps]
     worth_s = sum(step.num_emitted_tokens for step in steps) / 64 * step_s(Arm(), 64)
     assert worth_s >= 0.985 * sum(step.step_time_s for step in steps)
+
+
+def test_between_equals_nothing_counts_as_kept_back():
+    """Requests that want no drafts make mtp worth what plain is, give or take noise."""
+    made = world().run(10.0, rows=1, requests=(RequestSignal("a", 0),))
+    assert {decision.plan.arm for decision in made} == {Arm()}
+    assert Reason.OPTED_OUT not in {decision.reason for decision in made}
