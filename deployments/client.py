@@ -18,7 +18,8 @@ from dflash.request import GenerateRequest
 
 # A request that outlives this many replicas is more likely to be what kills them.
 _MAX_RESUMES = 3
-_RETRY_AFTER_S = 1.0
+RETRY_AFTER_S = 1.0
+QUEUE_FULL = "all slots and the queue are taken; retry later"
 # Of one replica to a check-in; under the time that `EngineWatch` gives all of them.
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -27,6 +28,11 @@ logger = logging.getLogger(__name__)
 
 class EngineClient(Protocol):
     """What the HTTP surface needs of an engine."""
+
+    @property
+    def num_live(self) -> int:
+        """Requests that wait or run."""
+        ...
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield an empty step once the engine took the request, then its steps.
@@ -54,6 +60,11 @@ class HandleClient:
         self._handle = handle
         self._streams = handle.options(stream=True)
         self._live: set[str] = set()
+
+    @property
+    def num_live(self) -> int:
+        """Requests that wait or run, wherever they are."""
+        return len(self._live)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield the request's steps; where its replica dies, continue on another.
@@ -165,9 +176,6 @@ def _why_not_resumable(request: GenerateRequest, emitted: list[int]) -> str | No
 def _api_error_of(error: Exception) -> ApiError:
     """Translate what Serve raises; the engine's own refusals come as steps."""
     if isinstance(error, BackPressureError):
-        return errors.queue_full(
-            "all slots and the queue are taken; retry later",
-            error.retry_after_s or _RETRY_AFTER_S,
-        )
+        return errors.queue_full(QUEUE_FULL, error.retry_after_s or RETRY_AFTER_S)
     logger.error("engine call failed", exc_info=error)
     return errors.engine_failure(f"the engine failed ({type(error).__name__}); retry it")

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from deployments.client import EngineClient
+from deployments.client import QUEUE_FULL, RETRY_AFTER_S, EngineClient
 from deployments.openai import errors
 from deployments.openai.body import parse_body, read_body
 from deployments.openai.chat import ChatDialect, num_logprobs_of, template_messages
@@ -105,6 +105,12 @@ class Gateway:
             raise RefusedError(errors.model_not_found(name, self.model_name))
         return self.require_model()
 
+    def _require_room(self) -> None:
+        """Refuse what would exceed the slots and the queue together."""
+        most = self.watch.most_live
+        if most is not None and self._client.num_live >= most:
+            raise RefusedError(errors.queue_full(QUEUE_FULL, RETRY_AFTER_S))
+
     def _head(self, prefix: str, request: GenerateRequest) -> dict[str, Any]:
         return {
             "id": f"{prefix}-{request.request_id}",
@@ -126,6 +132,7 @@ class Gateway:
             request.sampling.min_tokens,
             len(request.prompt_token_ids),
         )
+        self._require_room()
         headers = {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
         steps = self._client.generate(request)
         return await respond(Reply(steps, answer, dialect, headers), stream=bool(body.stream))

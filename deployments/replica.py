@@ -13,6 +13,7 @@ from deployments.config import limits_from_user_config
 from deployments.logs import join_serve_log
 from deployments.openai import errors
 from deployments.openai.tokenizer import TOKENIZER_FILES
+from deployments.room import room_of_this_replica
 from deployments.streams import OpenStreams
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
@@ -193,6 +194,7 @@ class EngineReplica:
             num_preemptions=counts.num_preemptions,
             limits=self._engine.limits,
             user_config_problem=self._user_config_problem,
+            room=room_of_this_replica(),
         )
 
     def check_in(self, request_ids: Iterable[str]) -> EngineStatus:

@@ -10,6 +10,7 @@ from deployments.client import EngineClient
 from deployments.openai import errors
 from deployments.openai.errors import ApiError
 from deployments.openai.tokenizer import TextTokenizer
+from deployments.room import most_live
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
 
 CHECK_IN_INTERVAL_S = 1.0
@@ -61,6 +62,11 @@ class EngineWatch:
         """The latest status of each replica that answered within the grace."""
         oldest_s = self._clock() - _GRACE_S
         return tuple(status for heard_at_s, status in self._heard if heard_at_s >= oldest_s)
+
+    @property
+    def most_live(self) -> int | None:
+        """How many requests this ingress may have at once; None where nothing bounds them."""
+        return most_live(status.room for status in self.statuses)
 
     def note(self, report: LoadReport) -> None:
         """Take a loading replica's report."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from deployments.openai.errors import ApiError
+from deployments.room import Room
 from dflash.config import EngineLimits
 from dflash.request import TokenLogprobs
 from dflash.speculation_report import SpeculationReport
@@ -98,6 +99,7 @@ class EngineStatus:
         num_preemptions: Requests put back to the queue for want of pages.
         limits: The limits in force.
         user_config_problem: Why the last ``user_config`` was not taken; None where it was.
+        room: What Serve's settings let it hold; None outside Serve.
     """
 
     is_healthy: bool
@@ -112,3 +114,4 @@ class EngineStatus:
     num_preemptions: int
     limits: EngineLimits
     user_config_problem: str | None
+    room: Room | None = None

@@ -1,11 +1,14 @@
 """The bytes of a stream: headers, frames, pings, failures, and clients that leave."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
+from deployments import replica as replica_module
 from deployments.openai import stream as stream_module
+from deployments.room import Room
 from tests.rigs.http_server import FakeServer, eventually
 
 BODY = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "stream": True}
@@ -43,6 +46,28 @@ def test_a_full_queue_is_a_429_for_streams_too(server: FakeServer, http: httpx.C
 
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
     assert answer.json()["error"]["code"] == "queue_full"
+
+
+def test_slots_and_queue_hold_what_they_may_and_not_one_more(
+    server: FakeServer, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(replica_module, "room_of_this_replica", lambda: Room(2, 1))
+    assert eventually(lambda: http.get("/readyz").json()["engines"][0]["room"] is not None)
+    server.loop.may_step.clear()
+
+    def ask() -> httpx.Response:
+        return http.post("/v1/chat/completions", json={**BODY, "stream": False})
+
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(ask) for _ in range(8)]
+        assert eventually(lambda: sum(future.done() for future in asked) == 5)
+        server.loop.may_step.set()
+        answers = [future.result() for future in asked]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert len(refused) == 5
+    assert {answer.json()["error"]["code"] for answer in refused} == {"queue_full"}
+    # Those that were served left their places.
+    assert [ask().status_code for _ in range(4)] == [200] * 4
 
 
 def test_a_failure_after_the_first_byte_is_one_error_frame_then_done(

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 
 import uvicorn
@@ -27,9 +27,16 @@ class LocalClient:
 
     def __init__(self, replica: EngineReplica) -> None:
         self.replica = replica
+        self.num_live = 0
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        return self.replica.generate(request)
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        self.num_live += 1
+        try:
+            async with aclosing(self.replica.generate(request)) as steps:
+                async for step in steps:
+                    yield step
+        finally:
+            self.num_live -= 1
 
     def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
         return self.replica.describe()
