@@ -15,8 +15,8 @@ from benchmarks.rigs.arms import (
     with_prefix_cache,
     with_random_chunks,
 )
-from benchmarks.rigs.dflash_arms import dflash_arms
 from benchmarks.rigs.draft_arms import scripted_arms
+from benchmarks.rigs.loaded_arms import loaded_arms
 from benchmarks.rigs.served import Served
 from benchmarks.rigs.transcript import Comparison, Transcript, compared
 from dflash.config import Dtype, EngineConfig, Exactness, KVCacheConfig
@@ -135,7 +135,7 @@ def _draft_arms(
     models: LoadedModels, requests: Sequence[GenerateRequest], reference: Transcript
 ) -> Iterator[_Arm]:
     target = models.target
-    for arm in (*scripted_arms(target.runner, requests, reference), *dflash_arms(models)):
+    for arm in (*scripted_arms(target.runner, requests, reference), *loaded_arms(models)):
         yield _Arm(arm.name, arm.events, lambda serve=arm.serve: serve(target.runner, requests))
 
 

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from benchmarks.prompts import chat_token_ids, questions
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
 from benchmarks.rigs.arms import alone
-from benchmarks.rigs.draft_arms import full_width, scripted
+from benchmarks.rigs.draft_arms import full_width_of_first, scripted
 from benchmarks.rigs.fault import Dice, Fault
 from benchmarks.rigs.faulty_target import FaultyTarget
 from benchmarks.rigs.faulty_verdicts import OF_VERDICTS, spoil_verdicts
+from benchmarks.rigs.planners import reach_of
 from benchmarks.rigs.script_drafter import random_wrong
 from benchmarks.rigs.served import LIMITS, Manner, StepFailedError, served
 from benchmarks.rigs.slot_memory import HashMemory, KeyValueMemory
@@ -78,11 +79,12 @@ class ExactnessCheck:
         if fault not in OF_VERDICTS:
             target = FaultyTarget(self._runner, self._memory, fault, dice)
         script = random_wrong(_WRONG, target.facts.vocab_size, _SEED)
+        drafter = scripted(target, self._requests, self._reference, script)
         manner = Manner(
             replace(LIMITS, max_num_seqs=_BATCH),
             shuffle_seed=_SEED,
-            drafter=scripted(target, self._requests, self._reference, script),
-            planner=full_width(),
+            drafters=[drafter],
+            planner=full_width_of_first(reach_of([drafter])),
             prepare=lambda engine: spoil_verdicts(engine, fault, dice),
         )
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dflash.plan import NO_DRAFTER
 from dflash.sequence import Sequence
 
 
@@ -12,8 +13,9 @@ class Share:
 
     Attributes:
         sequence: Whose.
-        num_needed: Tokens to compute before its next one can be chosen, and for the drafter's
-            context to catch up.
+        num_needed: Tokens to compute before its next one can be chosen, and for the drafters'
+            contexts to catch up.
+        drafter: Who drafts for it.
         num_wanted: Draft tokens it could have verified.
         num_tokens: Tokens given.
         num_drafts: Draft tokens given.
@@ -21,6 +23,7 @@ class Share:
 
     sequence: Sequence
     num_needed: int
+    drafter: str = NO_DRAFTER
     num_wanted: int = 0
     num_tokens: int = 0
     num_drafts: int = 0

@@ -91,15 +91,16 @@ class EngineLimits:
 
 @dataclass(frozen=True, slots=True)
 class SpeculationConfig:
-    """Which drafter proposes tokens, and how many at first.
+    """Which drafters propose tokens, and how many at first.
 
     Attributes:
-        drafter: A folder or a hub id of a drafter's checkpoint; ``auto`` takes the embedded
-            model's own, where that is served and the drafter fits; None takes none.
+        drafter: A folder or a hub id of a drafter's checkpoint, or several of them, each of a kind
+            of its own: the first drafts as the engine starts. ``auto`` takes the embedded model's
+            own, where that is served and they fit; None takes none.
         draft_length: Draft tokens verified for each request and step; 0 decodes plainly.
     """
 
-    drafter: str | None = AUTO_DRAFTER
+    drafter: str | tuple[str, ...] | None = AUTO_DRAFTER
     draft_length: int = 0
 
     def __post_init__(self) -> None:
@@ -107,6 +108,10 @@ class SpeculationConfig:
             raise ConfigError(
                 f"engine.speculation.draft_length must be in [0, {MAX_BLOCK_SIZE - 1}], got "
                 f"{self.draft_length}"
+            )
+        if self.drafter == ():
+            raise ConfigError(
+                "engine.speculation.drafter is an empty list; name a drafter, or null for none"
             )
         if self.draft_length and self.drafter is None:
             raise ConfigError(

@@ -13,8 +13,9 @@ from torch import Tensor
 from dflash.batch import Run
 from dflash.drafters.base import ContextRows, Drafter, DraftRow
 from dflash.errors import AccountingError, EngineError
-from dflash.grants import Grants
-from dflash.schedule import Schedule, Turn, Verdict
+from dflash.following import Following
+from dflash.rung import Rung
+from dflash.schedule import Effort, Schedule, Turn, Verdict
 from dflash.stats import WhyPlain
 
 _logger = logging.getLogger(__name__)
@@ -32,27 +33,21 @@ class Drafted:
     """A schedule with its draft tokens.
 
     Attributes:
-        schedule: Runs that verify hold their draft tokens now.
-        time_s: What it took, seconds.
-        fault: What was wrong first, of the drafter or of one row; such rows are plain.
+        schedule: Runs that verify hold their draft tokens now; rows whose drafter or answer was at
+            fault are plain.
+        efforts: By name, of the drafters that were asked.
     """
 
     schedule: Schedule
-    time_s: float = 0.0
-    fault: str | None = None
+    efforts: Mapping[str, Effort]
 
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """What extending the context came to.
-
-    Attributes:
-        time_s: What it took, seconds.
-        fault: What the drafter raised; the context lacks this step then.
-    """
-
-    time_s: float = 0.0
-    fault: str | None = None
+    def with_followed(self, efforts: Mapping[str, Effort]) -> dict[str, Effort]:
+        """Return the efforts of the whole step: these, and those of extending contexts."""
+        none = Effort()
+        return {
+            name: self.efforts.get(name, none).plus(efforts.get(name, none))
+            for name in {**self.efforts, **efforts}
+        }
 
 
 class Drafting:
@@ -62,45 +57,42 @@ class Drafting:
         facts: The drafter's.
     """
 
-    def __init__(self, drafter: Drafter, grants: Grants, vocab_size: int) -> None:
+    def __init__(self, drafter: Drafter, rung: Rung, vocab_size: int) -> None:
         self.facts = drafter.facts
         self._drafter = drafter
-        self._grants = grants
+        self._rung = rung
         self._vocab_size = vocab_size
         self._num_passes = 0
         self._logged: set[str] = set()
 
-    def propose(self, schedule: Schedule, num_graded: int) -> Drafted:
-        """Return the schedule with draft tokens, none in a row whose answer is no draft.
+    def propose(self, schedule: Schedule, num_graded: int) -> tuple[Schedule, Effort]:
+        """Return the schedule with this drafter's draft tokens, none where the answer is no draft.
 
         Args:
-            schedule: Turns that may draft say how many.
+            schedule: Turns that may draft say how many, and with whom.
             num_graded: So many of them, the longest ungraded first, are drafted to their ends.
         """
-        asking = [turn for turn in schedule.turns if turn.num_drafts]
-        if not asking:
-            return Drafted(schedule)
         started_s = time.perf_counter()
+        asking = [turn for turn in schedule.turns if self._is_asked(turn)]
         self._num_passes += 1
-        for turn in heapq.nsmallest(num_graded, asking, key=lambda t: t.sequence.last_graded):
-            turn.sequence.last_graded = self._num_passes
+        if self.facts.drafts_whole_block:
+            for turn in heapq.nsmallest(num_graded, asking, key=self._last_graded):
+                self._following(turn).last_graded = self._num_passes
         answers = self._answers(asking)
         faults = [self._fault("propose", each) for each in answers if isinstance(each, Exception)]
         answer = iter(answers)
         turns = tuple(
-            _with_drafts(turn, next(answer)) if turn.num_drafts else turn for turn in schedule.turns
+            _with_drafts(turn, next(answer)) if self._is_asked(turn) else turn
+            for turn in schedule.turns
         )
-        return Drafted(
-            schedule=replace(schedule, turns=turns),
-            time_s=time.perf_counter() - started_s,
-            fault=next(iter(faults), None),
-        )
+        effort = Effort(time.perf_counter() - started_s, next(iter(faults), None))
+        return replace(schedule, turns=turns), effort
 
-    def feed(self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]) -> Fed:
+    def feed(self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]) -> Effort:
         """Extend the context by what each turn kept, and enter it in the book.
 
-        A run that does not begin where its sequence's context ends is left out: that sequence is
-        caught up later.
+        A run may begin before the end of its sequence's context, where another drafter is caught
+        up. One that begins after it is left out: that sequence is caught up later.
 
         Shapes:
             hidden: For each of the drafter's taps ``[num_tokens, hidden]``, the step's rows.
@@ -108,18 +100,27 @@ class Drafting:
         started_s = time.perf_counter()
         commits, sequences, first = [], [], 0
         for verdict in verdicts:
-            kept = self._kept(verdict)
-            if kept:
-                run = verdict.turn.run
-                rows = range(first, first + kept)
-                commits.append(ContextRows(run.start, run.page_table, rows))
+            new, run = self._new_rows(verdict), verdict.turn.run
+            if new:
+                rows = range(first + new.start, first + new.stop)
+                commits.append(ContextRows(run.start + new.start, run.page_table, rows))
                 sequences.append(verdict.turn.sequence)
-            first += len(verdict.turn.run.token_ids)
+            first += len(run.token_ids)
         fault = self._observe(hidden, commits) if commits else None
         if fault is not None:
             for sequence in sequences:
-                sequence.postpone_catch_up()
-        return Fed(time.perf_counter() - started_s, fault)
+                following = sequence.followed_by[self.facts.name]
+                following.postpone_catch_up(sequence.num_tokens)
+        return Effort(time.perf_counter() - started_s, fault)
+
+    def _is_asked(self, turn: Turn) -> bool:
+        return turn.num_drafts > 0 and turn.drafter == self.facts.name
+
+    def _following(self, turn: Turn) -> Following:
+        return turn.sequence.followed_by[self.facts.name]
+
+    def _last_graded(self, turn: Turn) -> int:
+        return self._following(turn).last_graded
 
     def _answers(self, asking: Sequence[Turn]) -> list[_Answer]:
         """Return what came for each turn; what is wrong with one row concerns that row alone."""
@@ -145,15 +146,16 @@ class Drafting:
 
     def _row(self, turn: Turn) -> DraftRow | AccountingError:
         request, run = turn.sequence.request, turn.run
-        if turn.sequence.num_context != run.start:
+        following, position = self._following(turn), run.start + len(run.token_ids) - 1
+        if following.num_context != position:
             return AccountingError(
-                f"request {request.request_id} drafts at {run.start} with a context of "
-                f"{turn.sequence.num_context} tokens"
+                f"request {request.request_id} drafts at {position} with a context of "
+                f"{following.num_context} tokens"
             )
-        is_whole = turn.sequence.last_graded == self._num_passes
+        is_whole = following.last_graded == self._num_passes
         return DraftRow(
-            anchor=run.token_ids[0],
-            position=run.start,
+            anchor=run.token_ids[-1],
+            position=position,
             page_table=run.page_table,
             num_drafts=self.facts.max_draft_length if is_whole else turn.num_drafts,
             temperature=request.sampling.temperature,
@@ -161,15 +163,16 @@ class Drafting:
             choice=request.choice,
         )
 
-    def _kept(self, verdict: Verdict) -> int:
-        """Return how many leading rows of a turn go into the context."""
+    def _new_rows(self, verdict: Verdict) -> range:
+        """Return which rows of a turn, counted from its first, go into the context."""
         sequence, start = verdict.turn.sequence, verdict.turn.run.start
-        if start != sequence.num_context or not self._grants.is_followed(sequence):
-            return 0
-        return max(0, min(verdict.num_kept, self.facts.max_context - start))
+        num_context = self._following(verdict.turn).num_context
+        if start > num_context or not self._rung.is_followed(sequence):
+            return range(0)
+        return range(num_context - start, min(verdict.num_kept, self.facts.max_context - start))
 
     def _observe(self, hidden: Mapping[int, Tensor], commits: list[ContextRows]) -> str | None:
-        context = self._grants.context
+        context = self._rung.context
         try:
             features = torch.cat([hidden[tap] for tap in self.facts.taps], dim=1)
             self._drafter.observe(features, commits)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,14 @@ from dflash.admission import check_queue, check_request
 from dflash.batch import batch_from_runs
 from dflash.config import EngineLimits
 from dflash.drafters.base import Drafter
-from dflash.drafting import Drafted, Drafting, Fed
 from dflash.errors import RequestError
 from dflash.exactness import ExactnessReport
 from dflash.grading import grade
-from dflash.grants import NO_DRAFTER, Grants
+from dflash.grants import Grants
 from dflash.kv_cache import KVCache
-from dflash.plan import ContextMode, DraftPlan, FixedPlanner, Planner, PlanSignals
+from dflash.ladder import Ladder
+from dflash.plan import FixedPlanner, Planner, PlanSignals
+from dflash.planning import Planned, Planning
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
 from dflash.schedule import Computed, Schedule, Verdict
 from dflash.scheduler import Scheduler
@@ -64,7 +65,7 @@ class Engine:
         target: Target,
         limits: EngineLimits,
         *,
-        drafter: Drafter | None = None,
+        drafters: Iterable[Drafter] = (),
         planner: Planner | None = None,
         model_folder: Path | None = None,
         exactness: ExactnessReport | None = None,
@@ -78,14 +79,17 @@ class Engine:
         Args:
             target: What computes the steps.
             limits: Bounds of a step and of the queue.
-            drafter: What drafts; None decodes plainly.
-            planner: How far to speculate; None is not at all.
+            drafters: What can draft, each kind once; none decodes plainly.
+            planner: Who drafts how far; None is nobody.
             model_folder: Where the model's tokenizer lies.
             exactness: What the target promises.
             speculation: What was found out about drafting.
             prefix_caching: Whether full pages are kept and shared.
             observe: Sees each step's schedule and logits before tokens are chosen.
             audit: Sees each step's verdicts and logits before anything is committed.
+
+        Raises:
+            ConfigError: Two drafters are of one kind.
         """
         self.facts: TargetFacts = target.facts
         self.model_folder = model_folder
@@ -94,14 +98,12 @@ class Engine:
         self.kv_cache = KVCache(
             self.facts.num_pages, self.facts.page_size, prefix_caching=prefix_caching
         )
-        self._draft_facts = NO_DRAFTER if drafter is None else drafter.facts
-        grants = Grants(self.kv_cache, self._draft_facts)
+        drafters = tuple(drafters)
+        grants = Grants(self.kv_cache, [drafter.facts for drafter in drafters])
         self.scheduler = Scheduler(self.kv_cache, limits, grants)
         self._target = target
-        self._drafting = (
-            None if drafter is None else Drafting(drafter, grants, self.facts.vocab_size)
-        )
-        self._planner: Planner = planner or FixedPlanner()
+        self._ladder = Ladder(drafters, grants, self.facts.vocab_size)
+        self._planning = Planning(planner or FixedPlanner(), frozenset(grants.rungs))
         self._last = StepStats()
         self._observe = observe
         self._audit = audit
@@ -169,19 +171,19 @@ class Engine:
 
     def set_planner(self, planner: Planner) -> None:
         """Let another planner decide from the next step on."""
-        self._planner = planner
+        self._planning.planner = planner
 
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""
         started_s = time.perf_counter()
         signals = PlanSignals(self.counts, self.scheduler.decoding, self._last)
-        plan = self._planner.plan(signals)
-        schedule = self.scheduler.schedule(plan)
+        planned = self._planning.plan(signals)
+        schedule = self.scheduler.schedule(planned.plan)
         if not schedule.turns:
             return StepResult((), StepStats())
         with self.kv_cache.step():
-            computed = self._compute(schedule, plan)
-            grades = grade(computed.verdicts, self._draft_facts.max_draft_length)
+            computed = self._compute(schedule, planned)
+            grades = grade(computed.verdicts, self._ladder.num_places)
             outputs = self.scheduler.commit(computed.verdicts)
         for output in outputs:
             if output.finish_reason is not None:
@@ -197,18 +199,15 @@ class Engine:
         """
         self.scheduler.check()
 
-    def _compute(self, schedule: Schedule, plan: DraftPlan) -> Computed:
+    def _compute(self, schedule: Schedule, planned: Planned) -> Computed:
         """Return what each turn came to; where the device fails, all fail, and why."""
-        drafting, taps = self._drafting, ()
-        drafted, fed = Drafted(schedule), Fed()
-        if drafting is not None:
-            drafted = drafting.propose(schedule, plan.num_graded)
-            if plan.context is ContextMode.WARM:
-                taps = drafting.facts.taps
-        turns, fault = drafted.schedule.turns, None
+        ladder, plan, fault = self._ladder, planned.plan, None
+        drafted = ladder.propose(schedule, plan.num_graded)
+        turns, efforts = drafted.schedule.turns, drafted.efforts
+        following = sorted(plan.warm)
         try:
             batch = batch_from_runs([turn.run for turn in turns])
-            output = self._target.forward(batch, taps)
+            output = self._target.forward(batch, ladder.taps(following))
             if self._observe is not None:
                 self._observe(drafted.schedule, output.logits)
             verdicts = verify(turns, output.logits)
@@ -219,12 +218,6 @@ class Engine:
             verdicts = [Verdict(turn, error=STEP_FAILED) for turn in turns]
             fault = f"{type(error).__name__}: {error}"
         else:
-            if drafting is not None and taps:
-                fed = drafting.feed(verdicts, output.hidden)
-        return Computed(
-            schedule=drafted.schedule,
-            verdicts=verdicts,
-            draft_time_s=drafted.time_s + fed.time_s,
-            drafter_fault=drafted.fault or fed.fault,
-            fault=fault,
-        )
+            fed = ladder.feed(following, verdicts, output.hidden)
+            efforts = drafted.with_followed(fed)
+        return Computed(drafted.schedule, verdicts, efforts, planned.fault, fault)

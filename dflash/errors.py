@@ -25,6 +25,10 @@ class AccountingError(EngineError):
     """The engine's own books disagree. Always a fault of ours, never of a request."""
 
 
+class PlanError(EngineError):
+    """A plan asks for what the engine does not have."""
+
+
 class RequestError(EngineError):
     """One request cannot be served as asked.
 

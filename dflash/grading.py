@@ -4,12 +4,12 @@ What is emitted does not depend on drafts. So a draft token beyond the verified 
 when its place is reached, as long as all before it were emitted as drafted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dflash.following import Following, Tail
 from dflash.schedule import Turn, Verdict
-from dflash.sequence import Tail
 from dflash.stats import Grades
 
 NUM_UNGRADED: Final = 2
@@ -36,37 +36,56 @@ class _Tally:
         return Tail(rest, tail.place + len(token_ids)) if rest else None
 
 
-def grade(verdicts: Iterable[Verdict], num_places: int) -> Grades:
-    """Grade a step's draft tokens and the open tails of its sequences.
+@dataclass(frozen=True, slots=True)
+class _Tallies:
+    """Those of one drafter: of verified draft tokens, and of those beyond them."""
+
+    verified: _Tally
+    free: _Tally
+
+    @classmethod
+    def of(cls, num_places: int) -> "_Tallies":
+        return cls(*(_Tally([0] * num_places, [0] * num_places) for _ in range(2)))
+
+    @property
+    def grades(self) -> Grades:
+        tallies = (self.verified, self.free)
+        return Grades(*(tuple(row) for each in tallies for row in (each.graded, each.accepted)))
+
+    def follow_tails(self, following: Following, chosen: Sequence[int]) -> None:
+        followed = (self.free.follow(tail, chosen) for tail in following.tails)
+        following.tails = [tail for tail in followed if tail is not None]
+
+    def grade_block(self, turn: Turn, following: Following, chosen: Sequence[int]) -> None:
+        if following.num_ungraded:
+            following.num_ungraded -= 1
+            return
+        self.verified.follow(Tail(turn.drafts, 0), chosen)
+        if len(chosen) > turn.num_drafts and turn.tail:
+            rest = Tail(turn.tail, turn.num_drafts)
+            tail = self.free.follow(rest, chosen[turn.num_drafts :])
+            if tail is not None:
+                following.tails.append(tail)
+
+
+def grade(verdicts: Iterable[Verdict], num_places: Mapping[str, int]) -> dict[str, Grades]:
+    """Grade a step's draft tokens and the open tails of its sequences, by drafter.
 
     Tails stay open only while each step confirms another token of them, so a sequence has fewer
-    of them than ``num_places``.
+    of them than a draft has places.
 
     Args:
         verdicts: Before they are committed.
-        num_places: Most draft tokens of one pass.
+        num_places: Most draft tokens of one pass, by drafter.
     """
-    verified, free = (_Tally([0] * num_places, [0] * num_places) for _ in range(2))
+    tallies = {name: _Tallies.of(count) for name, count in num_places.items()}
     for verdict in verdicts:
-        sequence = verdict.turn.sequence
-        chosen = [choice.token_id for choice in verdict.chosen]
-        if chosen and sequence.tails:
-            followed = (free.follow(tail, chosen) for tail in sequence.tails)
-            sequence.tails = [tail for tail in followed if tail is not None]
-        if chosen and verdict.turn.num_drafts:
-            _grade_block(verdict.turn, chosen, verified, free)
-    return Grades(
-        tuple(verified.graded), tuple(verified.accepted), tuple(free.graded), tuple(free.accepted)
-    )
-
-
-def _grade_block(turn: Turn, chosen: Sequence[int], verified: _Tally, free: _Tally) -> None:
-    sequence, num_drafts = turn.sequence, turn.num_drafts
-    if sequence.num_ungraded:
-        sequence.num_ungraded -= 1
-        return
-    verified.follow(Tail(turn.drafts, 0), chosen)
-    if len(chosen) > num_drafts and turn.tail:
-        tail = free.follow(Tail(turn.tail, num_drafts), chosen[num_drafts:])
-        if tail is not None:
-            sequence.tails.append(tail)
+        turn, chosen = verdict.turn, [choice.token_id for choice in verdict.chosen]
+        if not chosen:
+            continue
+        for name, following in turn.sequence.followed_by.items():
+            tallies[name].follow_tails(following, chosen)
+        if turn.num_drafts:
+            following = turn.sequence.followed_by[turn.drafter]
+            tallies[turn.drafter].grade_block(turn, following, chosen)
+    return {name: each.grades for name, each in tallies.items()}

@@ -11,7 +11,12 @@ import torch
 from dflash.cache_folder import cache_dir_from
 from dflash.config import Dtype, EngineConfig, Exactness, SpeculationConfig
 from dflash.drafters.base import Drafter
-from dflash.drafters.choice import ChosenDrafter, chosen_drafter, reason_to_go_on
+from dflash.drafters.choice import (
+    ChosenDrafter,
+    chosen_drafters,
+    reason_to_go_on,
+    report_of,
+)
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
@@ -26,7 +31,7 @@ from dflash.memory import MemoryPlan, format_plan, plan_memory
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for
-from dflash.plan import FixedPlanner, constant_plan
+from dflash.plan import PLAIN, Arm, FixedPlanner, constant_plan
 from dflash.probe import PROBE_PAGES, PROBE_POSITIONS, first_difference
 from dflash.runner import Executor, Runner
 from dflash.speculation_report import SpeculationReport
@@ -58,33 +63,38 @@ class LoadedTarget:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModels:
-    """A target in memory, and its drafter where it has one.
+    """A target in memory, with its drafters.
 
     Attributes:
         target: The target.
-        drafter: Its drafter; None where there is none.
-        speculation: Which drafter that is and how far it drafts, or why there is none.
+        drafters: Its drafters; the first drafts as an engine starts.
+        speculation: Which drafters these are and how far that one drafts, or why there is none.
     """
 
     target: LoadedTarget
-    drafter: Drafter | None
+    drafters: tuple[Drafter, ...]
     speculation: SpeculationReport
 
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
     """Return an engine ready to step; arguments and errors are those of `load_models`."""
     models = load_models(config, on_progress)
-    target, length = models.target, models.speculation.draft_length
+    target = models.target
     return Engine(
         target.runner,
         config.limits,
-        drafter=models.drafter,
-        planner=FixedPlanner(constant_plan(length)),
+        drafters=models.drafters,
+        planner=FixedPlanner(constant_plan(_first_arm(models))),
         model_folder=target.model_folder,
         exactness=target.exactness,
         speculation=models.speculation,
         prefix_caching=config.kv_cache.prefix_caching,
     )
+
+
+def _first_arm(models: LoadedModels) -> Arm:
+    length = models.speculation.draft_length
+    return Arm(models.drafters[0].facts.name, length) if length else PLAIN
 
 
 def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedTarget:
@@ -94,15 +104,15 @@ def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> 
 
 
 def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedModels:
-    """Return a target ready to run, with the drafter that the settings name.
+    """Return a target ready to run, with the drafters that the settings name.
 
     Args:
         config: The settings.
         on_progress: Called with a phase and the fraction of the whole start done, in [0, 1].
 
     Raises:
-        CheckpointError: The model or the drafter cannot be found, read or computed, or the drafter
-            is another target's.
+        CheckpointError: The model or a drafter cannot be found, read or computed, or a drafter is
+            another target's.
         CacheFolderError: The cache folder cannot be used.
         ConfigError: The memory plan does not fit.
         KernelError: ``bitwise`` was asked for and no form on this machine is exact.
@@ -113,7 +123,7 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         config.model, cache_dir, lambda phase, fraction: report(phase, 0.5 * fraction)
     )
     report("planning memory", 0.5)
-    plan, chosen = _planned(config, checkpoint, chosen_drafter(config, checkpoint))
+    plan, chosen = _planned(config, checkpoint, chosen_drafters(config, checkpoint))
     _logger.info("%s", format_plan(plan))
 
     report("loading weights", 0.55)
@@ -125,10 +135,10 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         target.exactness.form,
         target.exactness.detail,
     )
-    drafter, speculation = _loaded_drafter(config, chosen, target, report)
+    drafters, speculation = _loaded_drafters(config, chosen, target, report)
     _logger.info("speculation: %s", speculation.detail)
     report("ready", 1.0)
-    return LoadedModels(target, drafter, speculation)
+    return LoadedModels(target, drafters, speculation)
 
 
 def _num_threads(config: EngineConfig) -> int:
@@ -136,35 +146,45 @@ def _num_threads(config: EngineConfig) -> int:
 
 
 def _planned(
-    config: EngineConfig, checkpoint: Checkpoint, chosen: ChosenDrafter | str
-) -> tuple[MemoryPlan, ChosenDrafter | str]:
-    """Return the plan, and the drafter unless nobody named it and there is no room for it."""
+    config: EngineConfig, checkpoint: Checkpoint, chosen: tuple[ChosenDrafter, ...] | str
+) -> tuple[MemoryPlan, tuple[ChosenDrafter, ...] | str]:
+    """Return the plan, and the drafters; unless named, those without room are left out."""
     memory = memory_of_this_machine()
     sizes = (checkpoint.config, config, memory.total_bytes, memory.used_bytes)
     if isinstance(chosen, str):
         return plan_memory(*sizes), chosen
     length = max_model_len(checkpoint.config, config.max_model_len)
     target = program_for(checkpoint.config)
-    added = drafter_sizes(chosen.checkpoint.config, target, config.limits, config.dtype, length)
+    added = [
+        drafter_sizes(each.checkpoint.config, target, config.limits, config.dtype, length)
+        for each in chosen
+    ]
     try:
         return plan_memory(*sizes, added), chosen
     except ConfigError as error:
         reason = reason_to_go_on(config, error)
-        return plan_memory(*sizes), f"with {chosen.name}, {reason}"
+        return _planned(config, checkpoint, chosen[:-1] or f"with {chosen[0].name}, {reason}")
 
 
-def _loaded_drafter(
-    config: EngineConfig, chosen: ChosenDrafter | str, target: LoadedTarget, report: OnProgress
-) -> tuple[Drafter | None, SpeculationReport]:
-    reason = chosen
-    if isinstance(chosen, ChosenDrafter):
+def _loaded_drafters(
+    config: EngineConfig,
+    chosen: tuple[ChosenDrafter, ...] | str,
+    target: LoadedTarget,
+    report: OnProgress,
+) -> tuple[tuple[Drafter, ...], SpeculationReport]:
+    loaded, reasons = [], [chosen] if isinstance(chosen, str) else []
+    for each in () if isinstance(chosen, str) else chosen:
         report("loading the drafter", 0.95)
         try:
-            drafter = load_drafter(chosen.checkpoint, target.lender, config.limits.max_num_seqs)
-            return drafter, chosen.report(config.speculation.draft_length)
+            drafter = load_drafter(each.checkpoint, target.lender, config.limits.max_num_seqs)
         except (CheckpointError, KernelError) as error:
-            reason = reason_to_go_on(config, error)
-    return None, SpeculationReport(None, 0, f"no drafter: {reason}")
+            reasons.append(reason_to_go_on(config, error))
+        else:
+            loaded.append((each, drafter))
+    if not loaded:
+        return (), SpeculationReport(None, 0, f"no drafter: {'; '.join(reasons)}")
+    drafters = tuple(drafter for _, drafter in loaded)
+    return drafters, report_of(loaded, config.speculation.draft_length)
 
 
 def _loaded_target(

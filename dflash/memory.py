@@ -1,7 +1,7 @@
 """Where the memory goes, in bytes, by component: planned before anything is loaded."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dflash.config import Dtype, EngineConfig, EngineLimits
@@ -34,8 +34,9 @@ class DrafterSizes:
     num_scratch_pages: int
     activation_bytes: int
 
-
-NO_DRAFTER = DrafterSizes(0, 0, 0, 0)
+    def kv_bytes(self, num_pages: int) -> int:
+        """Return the bytes of its pages beside as many of the target's."""
+        return (num_pages + self.num_scratch_pages) * self.page_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class MemoryPlan:
         total_bytes: What this process may use in all.
         num_pages: Pages in ``kv_reserved_bytes``.
         page_size: Tokens a page holds.
-        drafter_weights_bytes: As ``weights_bytes``, of the drafter; 0 without one.
-        drafter_kv_bytes: Its KV pages, scratch pages included.
+        drafter_weights_bytes: As ``weights_bytes``, of the drafters; 0 without one.
+        drafter_kv_bytes: Their KV pages, scratch pages included.
     """
 
     weights_bytes: int
@@ -96,7 +97,7 @@ def plan_memory(
     engine: EngineConfig,
     total_bytes: int,
     other_bytes: int,
-    drafter: DrafterSizes = NO_DRAFTER,
+    drafters: Sequence[DrafterSizes] = (),
 ) -> MemoryPlan:
     """Return the plan, from sizes alone.
 
@@ -105,7 +106,7 @@ def plan_memory(
         engine: The settings.
         total_bytes: What this process may use in all.
         other_bytes: What is in use already.
-        drafter: What a drafter adds.
+        drafters: What each drafter adds.
 
     Raises:
         ConfigError: The parts exceed the total, or the pages cannot hold one sequence of
@@ -118,9 +119,10 @@ def plan_memory(
     sizes = {
         "weights_bytes": weights_bytes(model, engine),
         "kv_reserved_bytes": num_pages * page_bytes,
-        "drafter_weights_bytes": drafter.weights_bytes,
-        "drafter_kv_bytes": (num_pages + drafter.num_scratch_pages) * drafter.page_bytes,
-        "activation_peak_bytes": activations_bytes + drafter.activation_bytes,
+        "drafter_weights_bytes": sum(drafter.weights_bytes for drafter in drafters),
+        "drafter_kv_bytes": sum(drafter.kv_bytes(num_pages) for drafter in drafters),
+        "activation_peak_bytes": activations_bytes
+        + sum(drafter.activation_bytes for drafter in drafters),
         "other_bytes": other_bytes,
     }
     needed_bytes = sum(sizes.values())
@@ -132,7 +134,8 @@ def plan_memory(
         page_size=engine.kv_cache.page_size,
     )
     if needed_bytes > total_bytes:
-        raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter.page_bytes))
+        drafter_page_bytes = sum(drafter.page_bytes for drafter in drafters)
+        raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter_page_bytes))
     _check_longest_sequence(model, engine, num_pages, page_bytes)
     headroom_bytes = total_bytes - needed_bytes
     return replace(needed, headroom_bytes=headroom_bytes, total_bytes=total_bytes)

@@ -2,22 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 from dflash.stats import EngineCounts, StepStats
 
+NO_DRAFTER: Final = "plain"
+"""Stands where an arm names its drafter and has none."""
 
-class ContextMode(StrEnum):
-    """Whether the drafter's context follows the committed tokens.
 
-    ``warm``: it is extended in every step, and a sequence whose context is behind is caught up
-    first. ``cold``: it is left alone, which costs nothing; drafting is not possible.
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to decode a request in one step.
+
+    Attributes:
+        drafter: Name of the drafter that proposes; ``plain`` where nobody does.
+        draft_length: Most draft tokens verified; 0 drafts nothing and reserves no pages.
     """
 
-    WARM = "warm"
-    COLD = "cold"
+    drafter: str = NO_DRAFTER
+    draft_length: int = 0
+
+    def __post_init__(self) -> None:
+        if self.draft_length < 0:
+            raise ValueError(f"draft lengths must be 0 or more, got {self.draft_length}")
+        if (self.drafter == NO_DRAFTER) != (self.draft_length == 0):
+            raise ValueError(
+                f"an arm of drafter {self.drafter!r} has draft length {self.draft_length}; "
+                f"{NO_DRAFTER!r} goes with 0, a drafter with 1 or more"
+            )
+
+
+PLAIN: Final = Arm()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,36 +41,41 @@ class DraftPlan:
     """What one step may speculate. Bounds of the engine apply on top.
 
     Attributes:
-        draft_length: Most draft tokens verified for each sequence that decodes; 0 drafts nothing
-            and reserves no pages.
-        by_request: Draft lengths of single requests, by request id, in place of ``draft_length``.
-        context: What happens to the drafter's context; ``warm`` wherever a length is over 0.
-        num_graded: Most sequences whose whole block is drafted, so that the tokens beyond the
-            verified ones can be graded against what is emitted later.
+        arm: How each sequence that decodes does so.
+        by_request: Arms of single requests, by request id, in place of ``arm``.
+        warm: Names of the drafters whose context follows the committed tokens in this step: it is
+            extended, and a sequence that it lacks tokens of is caught up. The others are cold:
+            left alone, which costs nothing, and unable to draft.
+        num_graded: Most sequences for which a drafter fills its whole block, where that is what it
+            computes anyway, so that the tokens beyond the verified ones can be graded against
+            what is emitted later.
     """
 
-    draft_length: int = 0
-    by_request: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    context: ContextMode = ContextMode.COLD
+    arm: Arm = PLAIN
+    by_request: Mapping[str, Arm] = field(default_factory=lambda: MappingProxyType({}))
+    warm: frozenset[str] = frozenset()
     num_graded: int = 0
 
     def __post_init__(self) -> None:
-        lengths = (self.draft_length, *self.by_request.values())
-        if min(lengths) < 0:
-            raise ValueError(f"draft lengths must be 0 or more, got {min(lengths)}")
-        if max(lengths) > 0 and self.context is ContextMode.COLD:
-            raise ValueError("a plan that drafts needs context 'warm', got 'cold'")
+        arms = (self.arm, *self.by_request.values())
+        cold = {arm.drafter for arm in arms} - self.warm - {NO_DRAFTER}
+        if cold:
+            raise ValueError(
+                f"a plan drafts with {_listed(cold)} and keeps {_listed(self.warm)} warm; "
+                f"add {_listed(cold)} to warm"
+            )
 
-    def length_for(self, request_id: str) -> int:
-        """Return the most draft tokens to verify for a request."""
-        return self.by_request.get(request_id, self.draft_length)
+    def arm_for(self, request_id: str) -> Arm:
+        """Return how a request decodes."""
+        return self.by_request.get(request_id, self.arm)
 
 
-def constant_plan(draft_length: int) -> DraftPlan:
-    """Return the plan that an engine of a constant draft length is served with; 0 is plain."""
-    context = ContextMode.WARM if draft_length else ContextMode.COLD
+def constant_plan(arm: Arm) -> DraftPlan:
+    """Return the plan that an engine is served with whose arm is always the same."""
+    if arm == PLAIN:
+        return DraftPlan()
     # One block a step is drafted to its end, so that acceptance is known beyond the length.
-    return DraftPlan(draft_length, context=context, num_graded=min(draft_length, 1))
+    return DraftPlan(arm, warm=frozenset({arm.drafter}), num_graded=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +110,7 @@ class FixedPlanner:
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan it was made with."""
         return self.fixed
+
+
+def _listed(names: set[str] | frozenset[str]) -> str:
+    return ", ".join(map(repr, sorted(names))) or "none"

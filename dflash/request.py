@@ -170,12 +170,14 @@ class Speculation:
 
     Attributes:
         num_steps: Steps in which it decoded.
+        num_drafting: Of those, the ones in which draft tokens were verified, by drafter.
         num_drafted: Draft tokens verified for it.
         num_accepted: Of those, the ones emitted.
         num_plain: Decode steps without a draft token, by reason.
     """
 
     num_steps: int
+    num_drafting: Mapping[str, int]
     num_drafted: int
     num_accepted: int
     num_plain: Mapping[WhyPlain, int]

@@ -1,8 +1,10 @@
 """What one step computes, and what that came to: the values between schedule and commit."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dflash.batch import Run
+from dflash.plan import NO_DRAFTER
 from dflash.sampling import Chosen
 from dflash.sequence import Sequence
 from dflash.stats import WhyPlain
@@ -18,8 +20,9 @@ class Turn:
             once there are some.
         num_drafts: Draft tokens it may have verified; once drafted, those at the end of the run.
         why_plain: Why a sequence that decodes has none.
-        num_catch_up: Leading tokens of the run that the target computed before and the drafter's
+        num_catch_up: Leading tokens of the run that the target computed before and a drafter's
             context lacks.
+        drafter: Who drafts for it.
         tail: Draft tokens after those in the run, to be graded against what comes later.
     """
 
@@ -28,6 +31,7 @@ class Turn:
     num_drafts: int = 0
     why_plain: WhyPlain | None = None
     num_catch_up: int = 0
+    drafter: str = NO_DRAFTER
     tail: tuple[int, ...] = ()
 
     @property
@@ -83,19 +87,36 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """What a drafter's part in a step came to.
+
+    Attributes:
+        time_s: What it took, seconds.
+        fault: What the drafter raised; None where it did not.
+    """
+
+    time_s: float = 0.0
+    fault: str | None = None
+
+    def plus(self, later: "Effort") -> "Effort":
+        """Return both parts in one; the first fault stands for both."""
+        return Effort(self.time_s + later.time_s, self.fault or later.fault)
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """What became of a schedule before it is committed.
 
     Attributes:
         schedule: With the draft tokens in its runs.
         verdicts: One a turn, in order.
-        draft_time_s: Wall time of the drafter, its context included, seconds.
-        drafter_fault: What the drafter raised; None where it did not.
+        efforts: What drafting and following came to, by drafter.
+        plan_fault: Why the planner's plan was not carried out; None where it was.
         fault: What the device raised where the whole step failed.
     """
 
     schedule: Schedule
     verdicts: list[Verdict]
-    draft_time_s: float
-    drafter_fault: str | None
+    efforts: Mapping[str, Effort]
+    plan_fault: str | None
     fault: str | None

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dflash.budget import Share, share_out
 from dflash.config import EngineLimits
 from dflash.errors import AccountingError
-from dflash.grading import NUM_UNGRADED
 from dflash.grants import Grants
 from dflash.kv_cache import KVCache, PageTable
 from dflash.plan import DraftPlan
@@ -27,7 +26,7 @@ class Scheduler:
 
     Attributes:
         limits: Bounds of a step, replaced between two.
-        grants: What a drafter allows.
+        grants: What the drafters allow.
     """
 
     def __init__(
@@ -125,11 +124,13 @@ class Scheduler:
             raise AccountingError(
                 f"request {name} keeps {count} pages for {sequence.num_tokens} tokens"
             )
-        if sequence.num_context > self.grants.num_context(sequence, table):
-            raise AccountingError(
-                f"request {name} claims a context of {sequence.num_context} tokens that its pages "
-                "do not hold"
-            )
+        for drafter, rung in self.grants.rungs.items():
+            num_context = sequence.followed_by[drafter].num_context
+            if num_context > rung.num_context(sequence, table):
+                raise AccountingError(
+                    f"request {name} claims a context of {num_context} tokens with drafter "
+                    f"{drafter} that its pages do not hold"
+                )
 
     def _make_room(self) -> int:
         """Give every running sequence pages for its tokens, at the cost of the youngest."""
@@ -155,7 +156,8 @@ class Scheduler:
         self._kv_cache.close(_table_of(sequence))
         sequence.table = None
         sequence.num_computed = 0
-        sequence.num_context = 0
+        for following in sequence.followed_by.values():
+            following.num_context = 0
 
     def _admit(self) -> int:
         """Let waiting sequences run while slots and pages allow; return their cached tokens."""
@@ -170,7 +172,7 @@ class Scheduler:
             self._waiting.popleft()
             self._running.append(sequence)
             sequence.table = table
-            self.grants.context.lent(table.pages[len(table.path) :])
+            self.grants.lent(table.pages[len(table.path) :])
             num_cached += self._count_cached(sequence, len(table.path) * self._kv_cache.page_size)
         return num_cached
 
@@ -197,7 +199,7 @@ class Scheduler:
         wanted = self.grants.wanted(sequence, plan)
         if isinstance(wanted, WhyPlain):
             return share, wanted
-        share.num_wanted = wanted
+        share.drafter, share.num_wanted = wanted.drafter, wanted.draft_length
         return share, None
 
     def _commit_one(self, verdict: Verdict) -> TokenOutput | None:
@@ -209,10 +211,11 @@ class Scheduler:
         sequence.num_computed = max(sequence.num_computed, turn.run.start + verdict.num_kept)
         message = _message(verdict)
         self._kv_cache.publish(table, sequence.token_ids, sequence.num_computed)
-        self._kv_cache.truncate(table, sequence.num_tokens)
-        sequence.num_context = self.grants.num_context(sequence, table, sequence.num_context)
-        if turn.num_catch_up and sequence.num_context == sequence.num_computed:
-            sequence.num_ungraded = NUM_UNGRADED
+        if turn.is_decoding:
+            # One that catches up beside it has no pages for drafts to give back.
+            self._kv_cache.truncate(table, sequence.num_tokens)
+        for rung in self.grants.rungs.values():
+            rung.committed(turn, table)
         if message is not None and message.finish_reason is not None:
             self.remove(sequence)
         return message
@@ -231,7 +234,7 @@ def _message(verdict: Verdict) -> TokenOutput | None:
     """Let the sequence take over what was chosen; return its message where it has one."""
     turn = verdict.turn
     if turn.num_drafts:
-        turn.sequence.count_verified(turn.num_drafts, verdict.num_accepted)
+        turn.sequence.count_verified(turn.drafter, turn.num_drafts, verdict.num_accepted)
     elif turn.why_plain is not None:
         turn.sequence.count_plain(turn.why_plain)
     if not verdict.chosen and verdict.error is None:

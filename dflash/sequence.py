@@ -1,26 +1,14 @@
 """One request in progress: its ids, how far they are computed, and when it ends."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dflash.following import Following
 from dflash.kv_cache import PageTable
 from dflash.request import FinishReason, GenerateRequest, Speculation, TokenLogprobs, TokenOutput
 from dflash.sampling import ChoiceRow, Chosen
 from dflash.stats import WhyPlain
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The open end of a draft: tokens nobody verified, all before them emitted as drafted.
-
-    Attributes:
-        token_ids: What was drafted, from the place of the next token to emit.
-        place: Index in the draft of the first of them.
-    """
-
-    token_ids: tuple[int, ...]
-    place: int
 
 
 @dataclass(eq=False, slots=True)
@@ -38,11 +26,7 @@ class Sequence:
         table: Its pages while it runs, None while it waits.
         last_turn: Number of the schedule that last computed tokens of it; 0 before the first.
         was_preempted: Whether it ever lost its pages.
-        num_context: Computed tokens that the drafter has in its context, as far as is known.
-        last_graded: Number of the drafter's pass that last drafted a whole block for it.
-        num_ungraded: Blocks that will not be graded, because its context was just caught up.
-        tails: Draft tokens not verified, which what it emits next may still confirm.
-        catch_up_at: Tokens it must hold before a context that is behind is caught up.
+        followed_by: How each drafter follows it, by the drafter's name.
     """
 
     request: GenerateRequest
@@ -54,13 +38,8 @@ class Sequence:
     table: PageTable | None = None
     last_turn: int = 0
     was_preempted: bool = False
-    num_context: int = 0
-    last_graded: int = 0
-    num_ungraded: int = 0
-    tails: list[Tail] = field(default_factory=list)
-    catch_up_at: int = 0
-    _num_lost: int = 0
-    _num_drafting: int = 0
+    followed_by: defaultdict[str, Following] = field(default_factory=lambda: defaultdict(Following))
+    _num_drafting: Counter[str] = field(default_factory=Counter)
     _num_drafted: int = 0
     _num_accepted: int = 0
     _num_plain: Counter[WhyPlain] = field(default_factory=Counter)
@@ -116,18 +95,9 @@ class Sequence:
             eos_token_ids=self.eos_token_ids,
         )
 
-    def postpone_catch_up(self) -> None:
-        """Let it go on without context until it has new tokens, twice as many each time.
-
-        A drafter that stays broken would have everything computed again in every step, and a
-        prompt longer than a step would never come to its end.
-        """
-        self.catch_up_at = self.num_tokens + (1 << self._num_lost)
-        self._num_lost += 1
-
-    def count_verified(self, num_drafted: int, num_accepted: int) -> None:
+    def count_verified(self, drafter: str, num_drafted: int, num_accepted: int) -> None:
         """Enter a step in which draft tokens of it were verified."""
-        self._num_drafting += 1
+        self._num_drafting[drafter] += 1
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
 
@@ -185,7 +155,8 @@ class Sequence:
 
     def _speculation(self) -> Speculation:
         return Speculation(
-            num_steps=self._num_drafting + self._num_plain.total(),
+            num_steps=self._num_drafting.total() + self._num_plain.total(),
+            num_drafting=dict(self._num_drafting),
             num_drafted=self._num_drafted,
             num_accepted=self._num_accepted,
             num_plain=dict(self._num_plain),

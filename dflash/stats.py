@@ -9,7 +9,7 @@ from itertools import zip_longest
 class WhyPlain(StrEnum):
     """Why a request that decoded had no draft token verified.
 
-    ``plan``: the plan says 0, or there is no drafter. ``budget``: the step's tokens or the
+    ``plan``: the plan says so, or was refused. ``budget``: the step's tokens or the
     request's own left no room. ``pages``: no page was free. ``context_too_long``: it has more
     tokens than the drafter was trained for. ``catching_up``: the drafter's context is behind.
     ``drafter_failed``: it raised, or gave what cannot be token ids. ``nothing_proposed``: it had
@@ -55,7 +55,47 @@ class Grades:
 
 
 @dataclass(frozen=True, slots=True)
-class StepStats(Grades):
+class DrafterStats:
+    """What one drafter did, in one step or in many.
+
+    Attributes:
+        num_drafting: Requests that had its draft tokens verified, once for each step.
+        num_draft_tokens: Draft tokens verified.
+        num_accepted_tokens: Of those, the ones emitted. Extra tokens are not in this count.
+        grades: Its draft tokens graded and accepted, by place.
+        time_s: Wall time of drafting and of extending its context, seconds.
+        num_faults: Steps in which it failed.
+        last_fault: What it raised last; None where it never did.
+    """
+
+    num_drafting: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    grades: Grades = field(default_factory=Grades)
+    time_s: float = 0.0
+    num_faults: int = 0
+    last_fault: str | None = None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Mean tokens emitted per verify run, extra token included; None if none ran."""
+        return 1.0 + self.num_accepted_tokens / self.num_drafting if self.num_drafting else None
+
+    def plus(self, later: "DrafterStats") -> "DrafterStats":
+        """Return the sums of both."""
+        return DrafterStats(
+            self.num_drafting + later.num_drafting,
+            self.num_draft_tokens + later.num_draft_tokens,
+            self.num_accepted_tokens + later.num_accepted_tokens,
+            self.grades.plus(later.grades),
+            self.time_s + later.time_s,
+            self.num_faults + later.num_faults,
+            later.last_fault or self.last_fault,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepStats:
     """Counts of one engine step.
 
     The tokens computed are ``num_decoding + num_draft_tokens + num_prefill_tokens +
@@ -63,13 +103,10 @@ class StepStats(Grades):
 
     Attributes:
         num_decoding: Requests that had one token to compute, past their prompt.
-        num_drafting: Of those, the ones that had draft tokens verified.
-        num_draft_tokens: Draft tokens verified.
-        num_accepted_tokens: Of those, the ones emitted. Extra tokens are not in this count.
-        num_catch_up_tokens: Tokens computed again because the drafter's context lacked them.
-        plain_rows: The other requests that decoded, by reason.
-        draft_time_s: Wall time of the drafter in this step, its context included, seconds.
-        drafter_fault: What the drafter raised; None where it did not.
+        by_drafter: What each drafter did, by name.
+        num_catch_up_tokens: Tokens computed again because a drafter's context lacked them.
+        plain_rows: Requests that decoded without a draft token, by reason.
+        plan_fault: Why the planner's plan was not carried out; None where it was.
         num_prefilling: Requests that had more to compute, and computed a part.
         num_prefill_tokens: Tokens computed for those, for the first time or after a preemption.
         num_emitted_tokens: Tokens that requests gained.
@@ -81,13 +118,10 @@ class StepStats(Grades):
     """
 
     num_decoding: int = 0
-    num_drafting: int = 0
-    num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
+    by_drafter: Mapping[str, DrafterStats] = field(default_factory=dict)
     num_catch_up_tokens: int = 0
     plain_rows: Mapping[WhyPlain, int] = field(default_factory=dict)
-    draft_time_s: float = 0.0
-    drafter_fault: str | None = None
+    plan_fault: str | None = None
     num_prefilling: int = 0
     num_prefill_tokens: int = 0
     num_emitted_tokens: int = 0
@@ -98,11 +132,30 @@ class StepStats(Grades):
     step_time_s: float = 0.0
 
     @property
-    def acceptance_length(self) -> float | None:
-        """Mean tokens emitted per verify run, extra token included; None if none ran."""
-        if self.num_drafting == 0:
-            return None
-        return 1.0 + self.num_accepted_tokens / self.num_drafting
+    def num_drafting(self) -> int:
+        """Requests that had draft tokens verified; one has a single drafter in a step."""
+        return sum(each.num_drafting for each in self.by_drafter.values())
+
+    @property
+    def num_draft_tokens(self) -> int:
+        """Draft tokens verified."""
+        return sum(each.num_draft_tokens for each in self.by_drafter.values())
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        """Draft tokens emitted."""
+        return sum(each.num_accepted_tokens for each in self.by_drafter.values())
+
+    @property
+    def draft_time_s(self) -> float:
+        """Wall time of the drafters, their contexts included, seconds."""
+        return sum(each.time_s for each in self.by_drafter.values())
+
+    @property
+    def drafter_fault(self) -> str | None:
+        """What a drafter raised, the first of them; None where none did."""
+        faults = (each.last_fault for each in self.by_drafter.values())
+        return next((fault for fault in faults if fault is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +193,11 @@ class LoopSnapshot(EngineCounts):
         num_failed: Requests that ended with an error.
         busy_time_s: Time spent in steps.
         num_decode_steps: Steps of single requests that decoded, each of them a row.
-        num_verify_steps: Of those, the ones in which draft tokens were verified.
-        num_draft_tokens: Draft tokens verified.
-        num_accepted_tokens: Of those, the ones emitted.
-        num_catch_up_tokens: Tokens computed again for the drafter's context.
+        by_drafter: What each drafter did, by name.
+        num_catch_up_tokens: Tokens computed again for drafters' contexts.
         plain_rows: Decode steps without draft tokens, by reason.
-        grades: Draft tokens graded and accepted, by place.
-        draft_time_s: Time spent in the drafter.
-        num_drafter_faults: Steps in which the drafter failed.
-        last_drafter_fault: What it raised last; None where it never did.
+        num_plan_faults: Steps whose plan was refused.
+        last_plan_fault: Why the last of them was; None where none was.
         num_faults_in_a_row: Steps that failed as a whole since the last that did not.
         last_fault: What the last such step raised; None where none ever did.
     """
@@ -162,15 +211,11 @@ class LoopSnapshot(EngineCounts):
     num_failed: int = 0
     busy_time_s: float = 0.0
     num_decode_steps: int = 0
-    num_verify_steps: int = 0
-    num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
+    by_drafter: Mapping[str, DrafterStats] = field(default_factory=dict)
     num_catch_up_tokens: int = 0
     plain_rows: Mapping[WhyPlain, int] = field(default_factory=dict)
-    grades: Grades = field(default_factory=Grades)
-    draft_time_s: float = 0.0
-    num_drafter_faults: int = 0
-    last_drafter_fault: str | None = None
+    num_plan_faults: int = 0
+    last_plan_fault: str | None = None
     num_faults_in_a_row: int = 0
     last_fault: str | None = None
 
@@ -196,15 +241,11 @@ class LoopSnapshot(EngineCounts):
             num_failed=self.num_failed + stats.num_failed,
             busy_time_s=self.busy_time_s + stats.step_time_s,
             num_decode_steps=self.num_decode_steps + stats.num_decoding,
-            num_verify_steps=self.num_verify_steps + stats.num_drafting,
-            num_draft_tokens=self.num_draft_tokens + stats.num_draft_tokens,
-            num_accepted_tokens=self.num_accepted_tokens + stats.num_accepted_tokens,
+            by_drafter=_together(self.by_drafter, stats.by_drafter),
             num_catch_up_tokens=self.num_catch_up_tokens + stats.num_catch_up_tokens,
             plain_rows=_added(self.plain_rows, stats.plain_rows),
-            grades=self.grades.plus(stats),
-            draft_time_s=self.draft_time_s + stats.draft_time_s,
-            num_drafter_faults=self.num_drafter_faults + (stats.drafter_fault is not None),
-            last_drafter_fault=stats.drafter_fault or self.last_drafter_fault,
+            num_plan_faults=self.num_plan_faults + (stats.plan_fault is not None),
+            last_plan_fault=stats.plan_fault or self.last_plan_fault,
             num_faults_in_a_row=0 if fault is None else self.num_faults_in_a_row + 1,
             last_fault=self.last_fault if fault is None else fault,
         )
@@ -212,6 +253,15 @@ class LoopSnapshot(EngineCounts):
 
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip_longest(first, second, fillvalue=0))
+
+
+def _together(
+    first: Mapping[str, DrafterStats], second: Mapping[str, DrafterStats]
+) -> Mapping[str, DrafterStats]:
+    if not second:
+        return first
+    nothing = DrafterStats()
+    return {n: first.get(n, nothing).plus(second.get(n, nothing)) for n in {**first, **second}}
 
 
 def _added(first: Mapping[WhyPlain, int], second: Mapping[WhyPlain, int]) -> Mapping[WhyPlain, int]:

@@ -16,9 +16,10 @@ def turns_of(
 ) -> Iterator[Turn]:
     """Yield the turns of a sequence in one step.
 
-    Where its context is behind, its run begins there: the target computes these tokens once more,
+    Where a context is behind, its run begins there: the target computes these tokens once more,
     with the same numbers, and hands out their features. One that decodes does not wait for that:
-    it has a turn beside, until all that is missing fits in one.
+    it has a turn beside, until all that is missing fits in one. A drafter whose own context is
+    whole may draft in either.
 
     Args:
         share: How many tokens it has.
@@ -27,29 +28,24 @@ def turns_of(
         grants: What bounds them.
     """
     sequence = share.sequence
-    num_behind = share.num_needed - sequence.num_pending
-    is_caught_up_at_once = num_behind > 0 and share.num_missing == 0
-    if is_caught_up_at_once or not sequence.is_decoding:
-        start = sequence.num_computed - num_behind
+    start = sequence.num_tokens - share.num_needed
+    num_behind = sequence.num_computed - start
+    if not sequence.is_decoding:
         run = _run(sequence, table, start, share.num_tokens)
-        yield Turn(
-            sequence,
-            run,
-            why_plain=why_plain if sequence.is_decoding else None,
-            num_catch_up=min(num_behind, share.num_tokens),
-        )
+        yield Turn(sequence, run, num_catch_up=min(num_behind, share.num_tokens))
         return
-    num_catch_up = share.num_tokens - 1
-    if num_catch_up:
-        run = _run(sequence, table, sequence.num_computed - num_behind, num_catch_up)
-        yield Turn(sequence, run, num_catch_up=num_catch_up)
+    if share.num_missing:
+        if share.num_tokens > 1:
+            run = _run(sequence, table, start, share.num_tokens - 1)
+            yield Turn(sequence, run, num_catch_up=share.num_tokens - 1)
+        start, num_behind = sequence.num_computed, 0
     num_drafts = share.num_drafts and grants.reserve(table, sequence.num_tokens, share.num_drafts)
     if num_drafts:
         why_plain = None
     else:
         why_plain = why_plain or (WhyPlain.PAGES if share.num_drafts else WhyPlain.BUDGET)
-    run = _run(sequence, table, sequence.num_computed, 1)
-    yield Turn(sequence, run, num_drafts, why_plain)
+    run = _run(sequence, table, start, num_behind + 1)
+    yield Turn(sequence, run, num_drafts, why_plain, num_behind, share.drafter)
 
 
 def _run(sequence: Sequence, table: PageTable, start: int, num_tokens: int) -> Run:

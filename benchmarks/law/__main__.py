@@ -16,8 +16,9 @@ from benchmarks.law.recorded import RecordedWalk
 from benchmarks.law.requests import sampled_requests
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
 from benchmarks.rigs.arms import alone
-from benchmarks.rigs.dflash_arms import dflash_arms
-from benchmarks.rigs.draft_arms import full_width, scripted_arms
+from benchmarks.rigs.draft_arms import full_width_of_first, scripted_arms
+from benchmarks.rigs.loaded_arms import loaded_arms
+from benchmarks.rigs.planners import reach_of
 from benchmarks.rigs.served import LIMITS, Manner, served
 from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, KVCacheConfig, SpeculationConfig
 from dflash.load import LoadedModels, load_models
@@ -71,7 +72,7 @@ def _ids_that_differ(
     """
     runner = models.target.runner
     reference = alone(runner, requests).transcript
-    arms = [*scripted_arms(runner, requests, reference), *dflash_arms(models)]
+    arms = [*scripted_arms(runner, requests, reference), *loaded_arms(models)]
     differ: dict[str, int] = {}
     missing: list[str] = []
     with progress(len(arms), "ids") as bar:
@@ -85,17 +86,18 @@ def _ids_that_differ(
 
 
 def _matches(models: LoadedModels, requests: Sequence[GenerateRequest]) -> list[Match]:
-    """Draft at full width with the real drafter; return its judged drafts, none without one."""
-    if models.drafter is None:
-        return []
-    audit = MatchAudit(RecordedWalk(models.drafter.walk))
-    manner = Manner(
-        replace(LIMITS, max_num_seqs=_BATCH),
-        drafter=replace(models.drafter, walk=audit.walk),
-        planner=full_width(),
-    )
-    served(models.target.runner, requests, manner, audit)
-    return audit.matches
+    """Draft at full width with each loaded drafter; return their judged drafts."""
+    matches: list[Match] = []
+    for drafter in models.drafters:
+        audit = MatchAudit(RecordedWalk(drafter.walk))
+        manner = Manner(
+            replace(LIMITS, max_num_seqs=_BATCH),
+            drafters=[replace(drafter, walk=audit.walk)],
+            planner=full_width_of_first(reach_of([drafter])),
+        )
+        served(models.target.runner, requests, manner, audit)
+        matches += audit.matches
+    return matches
 
 
 def _law_tests(num_draws: int) -> list[LawTest]:

@@ -3,24 +3,31 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.rigs.planners import RandomPlanner, TogglingPlanner
+from benchmarks.rigs.planners import (
+    RandomModes,
+    RandomPlanner,
+    Reach,
+    TogglingPlanner,
+    full_width,
+    reach_of,
+)
 from benchmarks.rigs.script_drafter import (
+    SCRIPTED,
     Script,
     ScriptDrafter,
     all_right,
     all_wrong,
     random_wrong,
     right_of,
+    right_up_to,
 )
 from benchmarks.rigs.served import LIMITS, Manner, Served, served
 from benchmarks.rigs.transcript import Transcript
 from dflash.drafters.base import Drafter
-from dflash.plan import ContextMode, DraftPlan, FixedPlanner, Planner
+from dflash.plan import FixedPlanner, Planner
 from dflash.request import GenerateRequest
 from dflash.target import Target
 
-MAX_DRAFT_LENGTH = 7
-_FULL_WIDTH = DraftPlan(MAX_DRAFT_LENGTH, context=ContextMode.WARM)
 _BATCH = 5
 _WRONG = 0.3
 
@@ -32,25 +39,26 @@ class DraftArm:
     Attributes:
         name: What tables call it.
         events: What must happen in it, or it has shown nothing; keys of `Served.events`.
-        drafter: Returns the drafter.
-        planner: Returns the planner, fresh.
+        drafters: Returns the drafters.
+        planner: Returns the planner, fresh, for drafters that reach so far.
         visits: As in `Manner`.
     """
 
     name: str
     events: tuple[str, ...]
-    drafter: Callable[[], Drafter]
-    planner: Callable[[], Planner]
+    drafters: Callable[[], Sequence[Drafter]]
+    planner: Callable[[Reach], Planner]
     visits: int = 0
 
     def serve(self, target: Target, requests: Sequence[GenerateRequest]) -> Served:
         """Serve requests, a few at once, their rows shuffled."""
+        drafters = self.drafters()
         manner = Manner(
             replace(LIMITS, max_num_seqs=_BATCH),
             shuffle_seed=1,
             visits=self.visits,
-            drafter=self.drafter(),
-            planner=self.planner(),
+            drafters=drafters,
+            planner=self.planner(reach_of(drafters)),
         )
         return served(target, requests, manner)
 
@@ -63,7 +71,11 @@ class DraftArm:
 
 
 def scripted(
-    target: Target, requests: Sequence[GenerateRequest], reference: Transcript, script: Script
+    target: Target,
+    requests: Sequence[GenerateRequest],
+    reference: Transcript,
+    script: Script,
+    name: str = SCRIPTED.name,
 ) -> ScriptDrafter:
     """Return a drafter that knows what each request will be given.
 
@@ -72,6 +84,7 @@ def scripted(
         requests: All that it will be asked about; no two share seed and choice.
         reference: What they were given alone.
         script: What it makes of that.
+        name: What plans call it.
     """
     answers = {
         (request.seed, request.choice): (
@@ -80,7 +93,9 @@ def scripted(
         )
         for request in requests
     }
-    return ScriptDrafter(target.facts, right_of(answers), script, max_draft_length=MAX_DRAFT_LENGTH)
+    return ScriptDrafter(
+        target.facts, right_of(answers), script, facts=replace(SCRIPTED, name=name)
+    )
 
 
 def scripted_arms(
@@ -89,30 +104,44 @@ def scripted_arms(
     """Return the arms whose drafts are wrong, right or random on purpose."""
     vocab_size = target.facts.vocab_size
 
-    def drafter(script: Script) -> Callable[[], Drafter]:
-        return lambda: scripted(target, requests, reference, script)
+    def drafters(**scripts: Script) -> Callable[[], Sequence[Drafter]]:
+        return lambda: [
+            scripted(target, requests, reference, script, name) for name, script in scripts.items()
+        ]
 
-    mixed = drafter(random_wrong(_WRONG, vocab_size, seed=9))
+    half_wrong = random_wrong(_WRONG, vocab_size, seed=9)
+    wrong, mixed = drafters(script=all_wrong(vocab_size)), drafters(script=half_wrong)
+    both = drafters(one=half_wrong, other=right_up_to(2, vocab_size))
+    of_both = ("accepted_by_one", "accepted_by_other")
     return [
-        DraftArm("all-wrong drafts", ("rejected",), drafter(all_wrong(vocab_size)), full_width),
-        DraftArm("all-right drafts", ("accepted",), drafter(all_right), full_width),
-        DraftArm("random drafts", ("accepted", "rejected"), mixed, full_width),
+        DraftArm("all-wrong drafts", ("rejected",), wrong, full_width_of_first),
+        DraftArm(
+            "all-right drafts", ("accepted",), drafters(script=all_right), full_width_of_first
+        ),
+        DraftArm("random drafts", ("accepted", "rejected"), mixed, full_width_of_first),
         DraftArm("random draft lengths", ("accepted", "graded_free"), mixed, random_widths),
         DraftArm("mode toggled every step", ("accepted", "catch_up"), mixed, toggled),
         DraftArm("drafts, warm cache", ("accepted", "cached_tokens"), mixed, toggled, visits=2),
+        DraftArm("two scripts, mixed in each batch", of_both, both, random_widths),
+        DraftArm("two scripts, switched", (*of_both, "catch_up"), both, random_modes, visits=2),
     ]
 
 
-def full_width() -> Planner:
-    """Plan the whole block in every step."""
-    return FixedPlanner(_FULL_WIDTH)
+def full_width_of_first(reach: Reach) -> Planner:
+    """Plan the whole block of the first drafter in every step."""
+    return FixedPlanner(full_width(next(iter(reach)), reach))
 
 
-def random_widths() -> Planner:
-    """Plan another length for each row and step."""
-    return RandomPlanner(MAX_DRAFT_LENGTH, seed=4)
+def random_widths(reach: Reach) -> Planner:
+    """Plan another drafter and length for each row and step."""
+    return RandomPlanner(reach, seed=4)
 
 
-def toggled() -> Planner:
+def toggled(reach: Reach) -> Planner:
     """Plan another mode in each step."""
-    return TogglingPlanner(MAX_DRAFT_LENGTH)
+    return TogglingPlanner(reach)
+
+
+def random_modes(reach: Reach) -> Planner:
+    """Plan other drafters in each step, warm and cold at random."""
+    return RandomModes(reach, seed=6)

@@ -1,9 +1,11 @@
 """An engine on `HashLM`, stepped by hand with its books proved after each step."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from benchmarks.rigs.hash_lm import HashLM
-from benchmarks.rigs.script_drafter import Script, ScriptDrafter, right_of
+from benchmarks.rigs.script_drafter import SCRIPTED, Script, ScriptDrafter, right_of
 from benchmarks.rigs.serial import Answer, full_ids, serial_answer
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
@@ -16,8 +18,8 @@ class Drive:
 
     Attributes:
         model: The target.
-        drafter: Speaks by a script where one was given. Requests that live together need seeds of
-            their own then.
+        drafters: One for each script, under its name. Requests that live together need seeds of
+            their own where there are any.
         engine: The engine.
         results: What each step brought.
         outputs: Every message of every request, in order.
@@ -33,32 +35,51 @@ class Drive:
         num_pages: int = 64,
         prefix_caching: bool = True,
         model: HashLM | None = None,
-        script: Script | None = None,
+        script: Script | Mapping[str, Script] = MappingProxyType({}),
         planner: Planner | None = None,
     ) -> None:
+        """Start an engine.
+
+        Args:
+            limits: Bounds of its steps.
+            num_pages: Of a new model.
+            prefix_caching: Whether pages are shared.
+            model: The target, where it is not a new one.
+            script: Of the drafter ``script``, or of any number of drafters by their names.
+            planner: Who drafts how far.
+        """
         self.model = model or HashLM(num_pages=num_pages)
         self._known: dict[tuple[int, int], tuple[int, ...]] = {}
-        self.drafter = script and ScriptDrafter(
-            self.model.facts,
-            right_of(self._known),
-            script,
-            model=self.model,
-            max_context=self.max_context,
-        )
+        scripts = script if isinstance(script, Mapping) else {SCRIPTED.name: script}
+        self.drafters = {
+            name: ScriptDrafter(
+                self.model.facts,
+                right_of(self._known),
+                each,
+                model=self.model,
+                facts=replace(SCRIPTED, name=name, max_context=self.max_context),
+            )
+            for name, each in scripts.items()
+        }
         self.engine = Engine(
             self.model,
             limits or EngineLimits(),
-            drafter=self.drafter,
+            drafters=self.drafters.values(),
             planner=planner,
             prefix_caching=prefix_caching,
         )
         self.results: list[StepResult] = []
         self.outputs: dict[str, list[TokenOutput]] = {}
 
+    @property
+    def drafter(self) -> ScriptDrafter:
+        """The drafter whose script came without a name."""
+        return self.drafters[SCRIPTED.name]
+
     def submit(self, *requests: GenerateRequest) -> None:
         """Submit requests in this order."""
         for request in requests:
-            if self.drafter is not None:
+            if self.drafters:
                 answer = serial_answer(self.model, request)
                 self._known[request.seed, request.choice] = full_ids(request, answer)
             self.engine.submit(request)

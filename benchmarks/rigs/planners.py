@@ -1,42 +1,53 @@
 """Planners that never keep to a plan: no decision about drafts may change what is emitted."""
 
 import random
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 
-from dflash.plan import ContextMode, DraftPlan, PlanSignals
+from dflash.drafters.base import Drafter
+from dflash.plan import PLAIN, Arm, DraftPlan, PlanSignals
+
+# Most draft tokens of one pass, by drafter.
+Reach = Mapping[str, int]
 
 _MOST_GRADED = 4
+_CHANGE_CHANCE = 0.25
+
+
+def reach_of(drafters: Iterable[Drafter]) -> Reach:
+    """Return how far each of these drafts in one pass."""
+    facts = (drafter.facts for drafter in drafters)
+    return {each.name: each.max_draft_length for each in facts}
+
+
+def full_width(drafter: str, reach: Reach) -> DraftPlan:
+    """Return a plan that drafts with one, as far as it reaches, and keeps all of them warm."""
+    return DraftPlan(Arm(drafter, reach[drafter]), warm=frozenset(reach))
 
 
 class RandomPlanner:
-    """A draft length of its own for each request, drawn anew in every step; always warm."""
+    """An arm of its own for each request, drawn anew in every step; every drafter is warm."""
 
-    def __init__(self, max_draft_length: int, seed: int) -> None:
-        self._max_draft_length = max_draft_length
+    def __init__(self, reach: Reach, seed: int) -> None:
+        self._reach = reach
         self._random = random.Random(seed)
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
-        draw = self._random
-        return DraftPlan(
-            draft_length=draw.randint(0, self._max_draft_length),
-            by_request={
-                request_id: draw.randint(0, self._max_draft_length)
-                for request_id in signals.decoding
-            },
-            context=ContextMode.WARM,
-            num_graded=draw.randint(0, _MOST_GRADED),
-        )
+        return random_arms(self._random, self._reach, signals)
 
 
 class TogglingPlanner:
-    """Another mode in every step: draft, keep the context warm, let it go cold, and again."""
+    """Another mode in every step: draft, keep contexts warm, let them go cold, and the next one."""
 
-    def __init__(self, draft_length: int) -> None:
-        drafting = DraftPlan(draft_length, context=ContextMode.WARM, num_graded=_MOST_GRADED)
-        warm, cold = DraftPlan(context=ContextMode.WARM), DraftPlan()
-        # The warm step after a cold one catches up, so that the one after it can draft.
-        self._plans = cycle((drafting, warm, drafting, cold, warm))
+    def __init__(self, reach: Reach) -> None:
+        warm, cold = DraftPlan(warm=frozenset(reach)), DraftPlan()
+        plans: list[DraftPlan] = []
+        for name, length in reach.items():
+            drafting = DraftPlan(Arm(name, length), warm=warm.warm, num_graded=_MOST_GRADED)
+            # The warm step after a cold one catches up, so that the one after it can draft.
+            plans += (drafting, warm, drafting, cold, warm)
+        self._plans = cycle(plans)
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
@@ -44,18 +55,41 @@ class TogglingPlanner:
 
 
 class RandomModes:
-    """Another mode at random in every step, other lengths at random in those that draft."""
+    """Other drafters warm every few steps; one of them drafts for all, or each for some."""
 
-    def __init__(self, max_draft_length: int, seed: int) -> None:
-        self._lengths = RandomPlanner(max_draft_length, seed)
-        self._full_width = DraftPlan(max_draft_length, context=ContextMode.WARM)
+    def __init__(self, reach: Reach, seed: int) -> None:
+        self._reach = self._warm = reach
         self._random = random.Random(seed)
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
-        mode = self._random.choices(("cold", "warm", "full", "lengths"), (1, 1, 3, 5))[0]
-        if mode == "lengths":
-            return self._lengths.plan(signals)
-        if mode == "full":
-            return self._full_width
-        return DraftPlan(context=ContextMode(mode))
+        draw = self._random
+        if draw.random() < _CHANGE_CHANCE:
+            names = draw.sample(sorted(self._reach), draw.randint(1, len(self._reach)))
+            self._warm = {name: self._reach[name] for name in names}
+        warm = self._warm
+        match draw.choices(("cold", "warm", "full", "arms"), (1, 1, 3, 5))[0]:
+            case "cold":
+                return DraftPlan()
+            case "warm":
+                return DraftPlan(warm=frozenset(warm))
+            case "full":
+                return full_width(draw.choice(sorted(warm)), warm)
+            case _:
+                return random_arms(draw, warm, signals)
+
+
+def random_arms(draw: random.Random, reach: Reach, signals: PlanSignals) -> DraftPlan:
+    """Return a plan in which each request has an arm of its own, of drafters that are warm."""
+
+    def arm() -> Arm:
+        name = draw.choice(sorted(reach))
+        length = draw.randint(0, reach[name])
+        return Arm(name, length) if length else PLAIN
+
+    return DraftPlan(
+        arm=arm(),
+        by_request={request_id: arm() for request_id in signals.decoding},
+        warm=frozenset(reach),
+        num_graded=draw.randint(0, _MOST_GRADED),
+    )

@@ -16,6 +16,8 @@ Right = Callable[[DraftRow], tuple[int, ...]]
 # The draft, made of a row and of its right continuation, cut to the draft tokens asked for.
 Script = Callable[[DraftRow, tuple[int, ...]], tuple[int, ...]]
 
+SCRIPTED = DrafterFacts("script", (0,), 7, max_context=1 << 20, drafts_whole_block=True)
+
 
 class ContextError(Exception):
     """The drafter's pages do not hold the committed prefix."""
@@ -42,8 +44,7 @@ class ScriptDrafter:
         script: Script,
         *,
         model: HashLM | None = None,
-        max_draft_length: int = 7,
-        max_context: int = 1 << 20,
+        facts: DrafterFacts = SCRIPTED,
     ) -> None:
         """Prepare empty pages.
 
@@ -52,14 +53,13 @@ class ScriptDrafter:
             right: The right continuation of a row.
             script: What is made of it.
             model: The target, where its taps are tags.
-            max_draft_length: Most draft tokens of one pass.
-            max_context: Longest context it drafts from.
+            facts: Its name and bounds.
         """
         self.script = script
         self.num_proposals = 0
         self.asked: tuple[DraftRow, ...] = ()
         self.fault: Exception | None = None
-        self._facts = DrafterFacts("script", (0,), max_draft_length, max_context)
+        self._facts = facts
         self._right = right
         self._model = model
         self._page_size = target.page_size

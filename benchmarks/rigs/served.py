@@ -34,8 +34,8 @@ class Manner:
         shuffle_seed: Puts the rows of each step in random order where given.
         visits: Serve the same requests this many times with the prefix cache on, and take the
             last visit down; 0 is one visit without it.
-        drafter: What drafts.
-        planner: How far to speculate; None is not at all.
+        drafters: What can draft.
+        planner: Who drafts how far; None is nobody.
         prepare: Called with the engine before anything is submitted.
     """
 
@@ -43,7 +43,7 @@ class Manner:
     before_step: Callable[[Engine], object] = lambda _engine: None
     shuffle_seed: int | None = None
     visits: int = 0
-    drafter: Drafter | None = None
+    drafters: Sequence[Drafter] = ()
     planner: Planner | None = None
     prepare: Callable[[Engine], object] = lambda _engine: None
 
@@ -116,7 +116,7 @@ def _engine(
         target,
         manner.limits,
         prefix_caching=manner.visits > 0,
-        drafter=manner.drafter,
+        drafters=manner.drafters,
         planner=manner.planner,
         audit=audit,
     )
@@ -136,5 +136,8 @@ def _count(events: Counter[str], stats: StepStats) -> None:
     events["accepted"] += stats.num_accepted_tokens
     events["rejected"] += stats.num_draft_tokens - stats.num_accepted_tokens
     events["catch_up"] += stats.num_catch_up_tokens
-    events["graded_free"] += sum(stats.free_graded)
+    for name, did in stats.by_drafter.items():
+        events["graded_free"] += sum(did.grades.free_graded)
+        events[f"accepted_by_{name}"] += did.num_accepted_tokens
+        events[f"drafted_by_{name}"] += did.num_draft_tokens
     events["drafter_faults"] += stats.drafter_fault is not None

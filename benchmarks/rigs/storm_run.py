@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.rigs.hash_lm import HashLM
-from benchmarks.rigs.planners import RandomModes
+from benchmarks.rigs.planners import RandomModes, reach_of
 from benchmarks.rigs.random_requests import RandomRequests
+from benchmarks.rigs.registered_drafters import REGISTERED
 from benchmarks.rigs.script_drafter import (
     ContextError,
     Script,
@@ -31,18 +32,16 @@ from dflash.stats import StepStats, WhyPlain
 from dflash.target import Target
 
 # A little more than the longest request needs: two of them must fight for pages.
-NUM_PAGES = 26
+NUM_PAGES = 24
 # A storm in which one of these did not happen has tested nothing of it.
 MUST_HAPPEN = (
     *("aborts", "preemptions", "cached_tokens", "chunks", "mixed_steps"),
     *("accepted", "rejected", "catch_up", "whole_blocks", "graded_free", "drafter_faults"),
+    *("mixed_drafts", *(f"accepted_by_{name}" for name in REGISTERED)),
     *(f"plain_{why}" for why in WhyPlain),
 )
 _NUM_NAMES = 48
 _MAX_LIVE = 24
-_MAX_DRAFT_LENGTH = 7
-# Shorter than the longest requests, so that some outgrow the drafter.
-_MAX_CONTEXT = 250
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class Storm:
 
     Attributes:
         model: The target.
-        drafter: The drafter.
+        drafters: A script in the place of every registered drafter.
         engine: The engine; a test may break it before `run`.
         counts: What happened, by name.
         pages_written_astray: Pages that changed in a step though no turn was to write them.
@@ -96,19 +95,16 @@ class Storm:
         """
         self.model = HashLM(num_pages=NUM_PAGES)
         self._answers: dict[tuple[int, int], tuple[int, ...]] = {}
-        self.drafter = ScriptDrafter(
-            self.model.facts,
-            right_of(self._answers),
-            all_right,
-            model=self.model,
-            max_draft_length=_MAX_DRAFT_LENGTH,
-            max_context=_MAX_CONTEXT,
-        )
+        right = right_of(self._answers)
+        self.drafters = [
+            ScriptDrafter(self.model.facts, right, all_right, model=self.model, facts=each.script)
+            for each in REGISTERED.values()
+        ]
         self.engine = Engine(
             spoilt(self.model),
             EngineLimits(),
-            drafter=self.drafter,
-            planner=RandomModes(_MAX_DRAFT_LENGTH, seed),
+            drafters=self.drafters,
+            planner=RandomModes(reach_of(self.drafters), seed),
         )
         self.engine.scheduler = self.scheduler = ShuffledScheduler(
             self.engine.kv_cache, EngineLimits(), seed, self.engine.scheduler.grants
@@ -179,8 +175,9 @@ class Storm:
                 max_num_batched_tokens=self._random.randint(max_num_seqs, 160),
             )
         )
-        self.drafter.script = self._random.choice(self._scripts)
-        self.drafter.fault = RuntimeError("no") if self._random.random() < 0.01 else None
+        for drafter in self.drafters:
+            drafter.script = self._random.choice(self._scripts)
+            drafter.fault = RuntimeError("no") if self._random.random() < 0.01 else None
         before = self.model.page_contents()
         result = self.engine.step()
         self._audit(before)
@@ -221,13 +218,17 @@ class Storm:
         self.counts["accepted"] += stats.num_accepted_tokens
         self.counts["rejected"] += stats.num_draft_tokens - stats.num_accepted_tokens
         self.counts["catch_up"] += stats.num_catch_up_tokens
-        self.counts["whole_blocks"] += sum(stats.verified_accepted[_MAX_DRAFT_LENGTH - 1 :])
-        self.counts["graded_free"] += sum(stats.free_graded)
+        num_asked = sum(did.num_drafting > 0 for did in stats.by_drafter.values())
+        self.counts["mixed_drafts"] += num_asked > 1
+        for name, did in stats.by_drafter.items():
+            self.counts[f"accepted_by_{name}"] += did.num_accepted_tokens
+            self.counts["whole_blocks"] += did.grades.verified_accepted[-1]
+            self.counts["graded_free"] += sum(did.grades.free_graded)
+            if did.last_fault is not None:
+                self.counts["drafter_faults"] += 1
+                self.contexts_wrong += ContextError.__name__ in did.last_fault
         for why, count in stats.plain_rows.items():
             self.counts[f"plain_{why}"] += count
-        if stats.drafter_fault is not None:
-            self.counts["drafter_faults"] += 1
-            self.contexts_wrong += ContextError.__name__ in stats.drafter_fault
 
 
 def _scripts(model: HashLM, seed: int) -> list[Script]:

@@ -2,35 +2,49 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
 
 from benchmarks.prompts import Chat
 from benchmarks.report import Options, Result, progress, run_benchmark
-from benchmarks.speculation.arms import PLAIN, Arm, grid_arms
-from benchmarks.speculation.pair import Pair, PairAbsentError, load_pair
+from benchmarks.rigs.planners import reach_of
+from benchmarks.speculation.arms import PLAIN, Arm, drafting_arm, grid_arms
+from benchmarks.speculation.lineup import (
+    DrafterAbsentError,
+    Lineup,
+    Wanted,
+    drafter_names,
+    full_head_drafter,
+    load_lineup,
+)
 from benchmarks.speculation.runs import GridLoad, acceptance_on, grid_visits
 from benchmarks.speculation.serving import Server
 from benchmarks.speculation.summary import (
     Grid,
     acceptance_figures,
     acceptance_table,
+    best_cells_figures,
+    best_table,
+    cost_figures,
     cost_table,
     draft_over_plain_step,
-    drafter_cost,
     grid_figures,
     grid_tables,
+    prefixes,
 )
 from benchmarks.speculation.tasks import MIX, Turns, read_tasks, sample
 from benchmarks.speculation.visits import Acceptance, Load, Visit, ids_that_differ
-from dflash.config import AUTO_DRAFTER, Dtype
+from dflash.config import Dtype
+from dflash.drafters.base import DrafterKind
 from dflash.errors import EngineError
 from dflash.train.prompts.mix import held_out_prompts
 
 _ACCEPTANCE_CONCURRENCY = 8
-_LEAST_SPEEDUP = 1.5
+_SPEEDUP, _LEAST_SPEEDUP = "speedup_at_1_best_width", 1.5
+# The chain that the aim for its acceptance length is about.
+_CHAIN_LENGTH = 2
 _GridShape = tuple[tuple[int, int, int], ...]
 
 
@@ -82,77 +96,106 @@ def measure(options: Options) -> Result:
     arguments = options.arguments
     try:
         tasks = _tasks(arguments.tasks, extent)
-        pair = load_pair(arguments.dtype, arguments.threads, arguments.drafter)
-    except (EngineError, PairAbsentError) as error:
+        lineup = load_lineup(
+            Wanted(
+                dtype=arguments.dtype,
+                num_threads=arguments.threads,
+                folders=tuple(arguments.drafter),
+                names=arguments.drafters,
+                may_make_up=arguments.random_weights,
+            )
+        )
+    except (EngineError, DrafterAbsentError) as error:
         sys.exit(str(error))
-    run = _Run(pair, extent)
-    found = run.acceptance(tasks, arguments.temperature)
+    run = _Run(lineup, extent)
+    found = {arm: run.acceptance(tasks, arguments.temperature, arm) for arm in run.typical_arms}
     grid = run.grid(tasks, arguments.temperature)
-    most = pair.drafter.facts.max_draft_length
+    full_head = run.full_head_figures(tasks[MIX])
+    begins = prefixes(grid.drafters)
     return Result(
         figures={
             "ids_differ": ids_that_differ(grid.visits, PLAIN),
-            **acceptance_figures(found),
+            **{
+                name: length
+                for arm, each in found.items()
+                for name, length in acceptance_figures(each, begins[arm.drafter]).items()
+            },
             **grid_figures(grid),
-            "draft_over_plain_step_at_1": drafter_cost(grid),
-            **run.full_head_figures(tasks[MIX]),
+            **cost_figures(grid),
+            **best_cells_figures(grid),
+            **full_head,
         },
         must_hold={"ids_differ": 0},
-        must_exceed={"speedup_at_1_best_width": _LEAST_SPEEDUP},
+        # Random weights are no drafter to gain with.
+        must_exceed={} if lineup.made_up else {_SPEEDUP: _LEAST_SPEEDUP},
         conditions={
             "dtype": arguments.dtype,
-            "exactness": pair.target.exactness.form,
-            "drafter": pair.drafter.facts.name,
+            "exactness": lineup.target.exactness.form,
+            "drafters": ", ".join(drafter.facts.name for drafter in lineup.drafters),
         },
         detail={
             "visits": [asdict(visit) for visit in grid.visits],
             "acceptance": [
-                {"task": task, "temperature": temperature, **asdict(acceptance)}
-                for (task, temperature), acceptance in found.items()
+                {"arm": arm.name, "task": task, "temperature": temperature, **asdict(acceptance)}
+                for arm, each in found.items()
+                for (task, temperature), acceptance in each.items()
             ],
         },
         tables=(
             *grid_tables(grid),
             cost_table(grid),
-            acceptance_table(found, most, _ACCEPTANCE_CONCURRENCY),
+            best_table(grid),
+            *(acceptance_table(each, arm, _ACCEPTANCE_CONCURRENCY) for arm, each in found.items()),
         ),
-        notes=("draft_over_plain_step_at_1_full_head is of a drafter with random weights",)
-        if pair.full_head_drafter
-        else (),
+        notes=tuple(_notes(lineup, bool(full_head))),
     )
 
 
-class _Run:
-    """One loaded pair, measured in parts."""
+def _notes(lineup: Lineup, has_full_head: bool) -> Iterator[str]:
+    for name in lineup.made_up:
+        yield f"{name} has random weights: its cost is real, its drafts are noise"
+    if has_full_head:
+        yield "draft_over_plain_step_at_1_full_head is of a drafter with random weights"
 
-    def __init__(self, pair: Pair, extent: Extent) -> None:
-        self._server = Server(pair.target.runner, pair.drafter)
-        self._full_head = pair.full_head_drafter and Server(
-            pair.target.runner, pair.full_head_drafter
-        )
-        self._chat = Chat(pair.target.model_folder)
+
+class _Run:
+    """One loaded lineup, measured in parts."""
+
+    def __init__(self, lineup: Lineup, extent: Extent) -> None:
+        runner, full_head = lineup.target.runner, full_head_drafter(lineup)
+        self._server = Server(runner, lineup.drafters)
+        self._full_head = Server(runner, [full_head]) if full_head else None
+        self._chat = Chat(lineup.target.model_folder)
         self._extent = extent
-        self._full_width = Arm("full width", pair.drafter.facts.max_draft_length)
+        self._reach = reach_of(lineup.drafters)
+
+    @property
+    def typical_arms(self) -> list[Arm]:
+        """The arm that each drafter's acceptance is measured in: a block whole, a chain of two."""
+        return [
+            drafting_arm(name, min(most, _CHAIN_LENGTH) if name == DrafterKind.MTP else most)
+            for name, most in self._reach.items()
+        ]
 
     def acceptance(
-        self, tasks: dict[str, list[Turns]], temperatures: Sequence[float]
+        self, tasks: dict[str, list[Turns]], temperatures: Sequence[float], arm: Arm
     ) -> dict[tuple[str, float], Acceptance]:
-        """Answer each task's conversations at full width, at every temperature."""
+        """Answer each task's conversations in an arm, at every temperature."""
         found = {}
-        with progress(len(tasks) * len(temperatures), "acceptance") as bar:
+        with progress(len(tasks) * len(temperatures), f"acceptance of {arm.name}") as bar:
             for temperature in temperatures:
                 for task, conversations in tasks.items():
                     some = conversations[: self._extent.num_conversations]
                     load = self._load(task, (_ACCEPTANCE_CONCURRENCY, len(some)), temperature)
                     found[task, temperature] = acceptance_on(
-                        self._server, self._chat, some, load, self._full_width
+                        self._server, self._chat, some, load, arm
                     )
                     bar.update()
         return found
 
     def grid(self, tasks: dict[str, list[Turns]], temperatures: Sequence[float]) -> Grid:
         """Serve every task in every arm, load and temperature."""
-        arms = grid_arms(self._full_width.draft_length)
+        arms = grid_arms(self._reach)
         shapes = {task: self._extent.grid_of(task) for task in tasks}
         num_rounds = sum(num_rounds for shape in shapes.values() for *_, num_rounds in shape)
         visits: list[Visit] = []
@@ -174,9 +217,10 @@ class _Run:
             return {}
         load = self._load(MIX, (1, 1), 0.0)
         prompts = [self._chat.token_ids(mix[0][:1])]
-        before = self._server.visit(prompts, load, Arm(PLAIN, 0), 0)
-        drafting = self._full_head.visit(prompts, load, self._full_width, 0)
-        after = self._server.visit(prompts, load, Arm(PLAIN, 0), 1)
+        arm = next(arm for arm in self.typical_arms if arm.drafter != DrafterKind.MTP)
+        before = self._server.visit(prompts, load, Arm(PLAIN), 0)
+        drafting = self._full_head.visit(prompts, load, arm, 0)
+        after = self._server.visit(prompts, load, Arm(PLAIN), 1)
         cost = draft_over_plain_step([drafting], [before, after])
         return {"draft_over_plain_step_at_1_full_head": cost}
 
@@ -222,7 +266,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=[dtype.value for dtype in Dtype])
     parser.add_argument("--threads", type=int, default=None, help="all CPUs by default")
     parser.add_argument(
-        "--drafter", default=AUTO_DRAFTER, metavar="FOLDER", help="the shipped one by default"
+        "--drafter",
+        nargs="+",
+        default=[],
+        metavar="FOLDER",
+        help="drafters to load; the shipped ones by default",
+    )
+    parser.add_argument(
+        "--drafters",
+        type=drafter_names,
+        default=(),
+        metavar="LIST",
+        help="comma-separated, of those only these; such as dflash2,mtp",
+    )
+    parser.add_argument(
+        "--random-weights", action="store_true", help="make up what --drafters names and is absent"
     )
 
 

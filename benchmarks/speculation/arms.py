@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from dflash.plan import DraftPlan, constant_plan
+from benchmarks.rigs.planners import Reach
+from dflash.plan import NO_DRAFTER, DraftPlan, constant_plan
+from dflash.plan import Arm as PlanArm
 
 PLAIN = "plain"
 PLAIN_AGAIN = "plain again"
-DRAFT_LENGTHS = (1, 3, 5, 7)
+_LENGTHS = (1, 3, 5, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,26 +17,36 @@ class Arm:
 
     Attributes:
         name: What samples call it.
+        drafter: Who drafts; ``plain`` where nobody does.
         draft_length: Drafts verified per sequence and step; 0 is plain decoding.
     """
 
     name: str
-    draft_length: int
+    drafter: str = NO_DRAFTER
+    draft_length: int = 0
 
     @property
     def plan(self) -> DraftPlan:
-        """The plan of every step, as an engine of this draft length is served."""
-        return constant_plan(self.draft_length)
+        """The plan of every step, as an engine of this drafter and length is served."""
+        return constant_plan(PlanArm(self.drafter, self.draft_length))
 
 
-def grid_arms(most: int) -> tuple[Arm, ...]:
-    """Return plain, every draft length up to the drafter's most, and plain again."""
-    lengths = [length for length in DRAFT_LENGTHS if length <= most]
-    return (
-        Arm(PLAIN, 0),
-        *(Arm(f"{length} drafts", length) for length in lengths),
-        Arm(PLAIN_AGAIN, 0),
+def drafting_arm(drafter: str, draft_length: int) -> Arm:
+    """Return an arm under the name that policies give it."""
+    return Arm(f"{drafter}:{draft_length}", drafter, draft_length)
+
+
+def grid_arms(reach: Reach) -> tuple[Arm, ...]:
+    """Return plain, each drafter at several lengths up to its most, and plain again."""
+    drafting = (
+        drafting_arm(name, length) for name, most in reach.items() for length in _lengths(most)
     )
+    return (Arm(PLAIN), *drafting, Arm(PLAIN_AGAIN))
+
+
+def _lengths(most: int) -> list[int]:
+    """Return every length of a short chain, and some of a block."""
+    return [length for length in range(1, most + 1) if length in _LENGTHS or most < _LENGTHS[2]]
 
 
 def in_turn(arms: tuple[Arm, ...], round_index: int) -> tuple[Arm, ...]:

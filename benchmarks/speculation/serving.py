@@ -17,11 +17,11 @@ _MAX_BATCHED_TOKENS = 512
 
 
 class Server:
-    """A target and a drafter that serve one load after another, each from empty books."""
+    """A target and drafters that serve one load after another, each from empty books."""
 
-    def __init__(self, runner: Runner, drafter: Drafter) -> None:
+    def __init__(self, runner: Runner, drafters: Sequence[Drafter]) -> None:
         self._runner = runner
-        self._drafter = drafter
+        self._drafters = drafters
 
     def visit(
         self, prompts: Sequence[Sequence[int]], load: Load, arm: Arm, round_index: int
@@ -37,7 +37,7 @@ class Server:
             self._runner,
             EngineLimits(max_num_seqs=load.concurrency, max_num_batched_tokens=_MAX_BATCHED_TOKENS),
             prefix_caching=False,
-            drafter=self._drafter,
+            drafters=self._drafters,
             planner=FixedPlanner(arm.plan),
         )
         requests = [

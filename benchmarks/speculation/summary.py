@@ -1,13 +1,14 @@
 """Visits turned into figures and tables."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.report import Table
 from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm
 from benchmarks.speculation.tasks import MIX
 from benchmarks.speculation.visits import Acceptance, Load, Visit
+from dflash.drafters.base import DrafterKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,21 @@ class Grid:
         pairs = zip(self.of(load, PLAIN_AGAIN), self.of(load, PLAIN), strict=True)
         return statistics.median(again.tok_s / first.tok_s for again, first in pairs)
 
-    def best(self, load: Load) -> tuple[Arm, float]:
-        """Return the drafting arm with the largest ratio to plain, and that ratio."""
-        ratios = [(arm, self.over_plain(load, arm.name)) for arm in self.arms if arm.draft_length]
+    def best(self, load: Load, drafters: Collection[str]) -> tuple[Arm, float]:
+        """Return the arm of these drafters with the largest ratio to plain, and that ratio."""
+        arms = (arm for arm in self.arms if arm.drafter in drafters)
+        ratios = [(arm, self.over_plain(load, arm.name)) for arm in arms]
         return max(ratios, key=lambda pair: pair[1])
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """Who drafts in its arms."""
+        return tuple(dict.fromkeys(arm.drafter for arm in self.arms if arm.draft_length))
+
+    def best_cells(self, drafter: str) -> list[Load]:
+        """Return the loads on which a drafter is better than plain and than all others."""
+        best = {load: self.best(load, self.drafters) for load in self.loads}
+        return [load for load, (arm, x) in best.items() if arm.drafter == drafter and x > 1.0]
 
 
 def marked(name: str, temperature: float) -> str:
@@ -69,24 +81,65 @@ def marked(name: str, temperature: float) -> str:
     return f"{head}_t{temperature:g}{tail}" if temperature else f"{head}{tail}"
 
 
+def prefixes(drafters: Sequence[str]) -> dict[str, str]:
+    """Return what figures of each drafter begin with: nothing for the first block drafter."""
+    blocks = [name for name in drafters if name != DrafterKind.MTP]
+    return {name: "" if name in blocks[:1] else f"{name}_" for name in drafters}
+
+
 def grid_figures(grid: Grid) -> dict[str, float]:
-    """Return speed-ups at the best width on our mix, and the noise beside them."""
+    """Return speed-ups at each drafter's best width on our mix, and the noise beside them."""
     figures: dict[str, float] = {}
     for load in grid.of_task(MIX):
         at = f"_at_{load.concurrency}"
-        figures[marked(f"speedup@{at}_best_width", load.temperature)] = grid.best(load)[1]
+        for name, prefix in prefixes(grid.drafters).items():
+            figure = marked(f"{prefix}speedup@{at}_best_width", load.temperature)
+            figures[figure] = grid.best(load, [name])[1]
         figures[marked(f"again_over_plain@{at}", load.temperature)] = grid.again_over_first(load)
     return figures
 
 
-def drafter_cost(grid: Grid) -> float:
-    """Return what the widest pass costs at 1 greedy request on our mix, in plain steps."""
+def cost_figures(grid: Grid) -> dict[str, float]:
+    """Return what drafting costs at 1 greedy request on our mix, in plain steps.
+
+    A block drafter's is that of its widest pass, since it computes its block anyway; a chain's is
+    that of one draft token.
+    """
     load = next(
         load for load in grid.of_task(MIX) if (load.concurrency, load.temperature) == (1, 0.0)
     )
-    arm = max(grid.arms, key=lambda arm: arm.draft_length)
     plain = [*grid.of(load, PLAIN), *grid.of(load, PLAIN_AGAIN)]
-    return draft_over_plain_step(grid.of(load, arm.name), plain)
+    figures: dict[str, float] = {}
+    for name, prefix in prefixes(grid.drafters).items():
+        arms = sorted((a for a in grid.arms if a.drafter == name), key=lambda a: a.draft_length)
+        arm = arms[0 if name == DrafterKind.MTP else -1]
+        cost = draft_over_plain_step(grid.of(load, arm.name), plain)
+        figures[f"{prefix}draft_over_plain_step_at_1"] = cost
+    return figures
+
+
+def best_cells_figures(grid: Grid) -> dict[str, float]:
+    """Return on how many tasks and loads each drafter but the first block drafter is best."""
+    return {
+        f"{prefix}best_cells": len(grid.best_cells(name))
+        for name, prefix in prefixes(grid.drafters).items()
+        if prefix
+    }
+
+
+def best_table(grid: Grid) -> Table:
+    """Return the best arm of each task and load."""
+    rows = []
+    for load in grid.loads:
+        arm, ratio = grid.best(load, grid.drafters)
+        name = arm.name if ratio > 1.0 else PLAIN
+        cells = (f"{load.temperature:g}", str(load.concurrency), name, f"{ratio:.2f}")
+        rows.append((load.task, *cells))
+    return Table(
+        "The best arm of each load, and the ratio to plain of the best that drafts",
+        ("task", "temperature", "requests", "arm", "ratio"),
+        tuple(rows),
+    )
 
 
 def draft_over_plain_step(drafting: Sequence[Visit], plain: Sequence[Visit]) -> float:
@@ -160,30 +213,32 @@ def _length_text(parts: Sequence[Acceptance]) -> str:
     return f"{whole.length:.2f}" if whole.num_drafting else "-"
 
 
-def acceptance_figures(found: Mapping[tuple[str, float], Acceptance]) -> dict[str, float]:
+def acceptance_figures(
+    found: Mapping[tuple[str, float], Acceptance], prefix: str = ""
+) -> dict[str, float]:
     """Return the acceptance length of each task and temperature in which drafts were verified."""
     return {
-        marked(f"acceptance_length@_{task}", temperature): acceptance.length
+        marked(f"{prefix}acceptance_length@_{task}", temperature): acceptance.length
         for (task, temperature), acceptance in found.items()
         if acceptance.num_drafting
     }
 
 
 def acceptance_table(
-    found: Mapping[tuple[str, float], Acceptance], draft_length: int, concurrency: int
+    found: Mapping[tuple[str, float], Acceptance], arm: Arm, concurrency: int
 ) -> Table:
     """Return acceptance length and the share kept at each position, a row a task."""
     return Table(
-        f"{draft_length} drafts at {concurrency} requests: acceptance length, and share of drafts "
+        f"{arm.name} at {concurrency} requests: acceptance length, and share of drafts "
         "kept by position where all before were kept",
-        ("task", "temperature", "length", *(str(i + 1) for i in range(draft_length))),
+        ("task", "temperature", "length", *(str(i + 1) for i in range(arm.draft_length))),
         tuple(
             (
                 task,
                 f"{temperature:g}",
                 _length_text([acceptance]),
                 *(f"{share:.2f}" for share in acceptance.by_position),
-                *["-"] * (draft_length - len(acceptance.by_position)),
+                *["-"] * (arm.draft_length - len(acceptance.by_position)),
             )
             for (task, temperature), acceptance in found.items()
         ),

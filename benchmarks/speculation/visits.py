@@ -42,7 +42,11 @@ class Acceptance:
 def acceptance_of(steps: Iterable[StepStats]) -> Acceptance:
     """Return the sums over these steps."""
     return sum(
-        (Acceptance(step.num_drafting, step.num_accepted_tokens, step) for step in steps),
+        (
+            Acceptance(did.num_drafting, did.num_accepted_tokens, did.grades)
+            for step in steps
+            for did in step.by_drafter.values()
+        ),
         Acceptance(),
     )
 

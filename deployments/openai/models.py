@@ -1,5 +1,6 @@
 """`GET /v1/models`: the one model served, and what is promised of its numbers, how it drafts."""
 
+from dataclasses import asdict
 from typing import Any
 
 from deployments.wire import ModelCard
@@ -22,6 +23,7 @@ def model_body(name: str, created: int, card: ModelCard) -> dict[str, Any]:
             "drafter": card.speculation.drafter,
             "draft_length": card.speculation.draft_length,
             "detail": card.speculation.detail,
+            "drafters": [asdict(drafter) for drafter in card.speculation.drafters],
         },
     }
 

@@ -2,9 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from torch import Tensor
+
+
+class DrafterKind(StrEnum):
+    """Names of the drafters there are; one with a name has its pair of fixtures, by a test."""
+
+    DFLASH = "dflash"
+    DFLASH2 = "dflash2"
+    MTP = "mtp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,17 +21,20 @@ class DrafterFacts:
     """Facts of a loaded drafter.
 
     Attributes:
-        name: What logs and statistics call it.
+        name: What plans, logs and statistics call it: its `DrafterKind`.
         taps: Target layers whose outputs it reads, in the order of their concatenation.
         max_draft_length: Most draft tokens of one pass: its block without the anchor.
         max_context: Longest context it was trained for, in tokens; a sequence that has more goes
             on in plain decoding.
+        drafts_whole_block: Whether a pass computes its whole block however few tokens are asked
+            for, so that the others cost next to nothing.
     """
 
     name: str
     taps: tuple[int, ...]
     max_draft_length: int
     max_context: int
+    drafts_whole_block: bool
 
 
 @dataclass(frozen=True, slots=True)

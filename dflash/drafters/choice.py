@@ -1,19 +1,23 @@
-"""Which drafter the settings name, and why there is none where there is none."""
+"""Which drafters the settings name, and why there is none where there is none."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dflash.config import AUTO_DRAFTER, EMBEDDED_MODEL, EngineConfig
+from dflash.drafters.base import Drafter
 from dflash.drafters.checkpoint import DrafterCheckpoint
 from dflash.drafters.load import open_bound_drafter
 from dflash.errors import CheckpointError, EngineError
 from dflash.models.checkpoint import Checkpoint
 from dflash.models.folder import local_folder
 from dflash.models.hub import downloaded, is_hub_id
-from dflash.speculation_report import SpeculationReport
+from dflash.speculation_report import DrafterReport, SpeculationReport
 
-EMBEDDED_DRAFTER = Path(__file__).parents[1] / "assets" / f"{EMBEDDED_MODEL}-dflash"
+_ASSETS = Path(__file__).parents[1] / "assets"
+EMBEDDED_DRAFTERS = tuple(_ASSETS / f"{EMBEDDED_MODEL}-{kind}" for kind in ("dflash", "mtp"))
+"""Where the embedded model's drafters lie, the one that drafts at first before the others."""
 _SETTING = "engine.speculation.drafter"
 _logger = logging.getLogger(__name__)
 
@@ -30,27 +34,41 @@ class ChosenDrafter:
     name: str
     checkpoint: DrafterCheckpoint
 
-    def report(self, draft_length: int) -> SpeculationReport:
-        """Return what is said of the drafter once it is loaded.
-
-        Args:
-            draft_length: As the settings have it; the drafter's reach bounds it.
-        """
+    @property
+    def described(self) -> str:
+        """Its name, what it is, and how far it drafts."""
         config = self.checkpoint.config
-        length = min(draft_length, config.max_draft_length)
-        asked = f"engine.speculation.draft_length is {draft_length}"
-        if length == 0:
-            use = f"loaded, and not used: {asked}"
-        elif length < draft_length:
-            use = f"{length} draft tokens a request and step: {asked}, over its reach"
-        else:
-            use = f"{length} draft tokens a request and step"
-        detail = f"{self.name}, {config.kind}, {config.reach}; {use}"
-        return SpeculationReport(self.name, length, detail)
+        return f"{self.name}, {config.kind}, {config.reach}"
 
 
-def chosen_drafter(config: EngineConfig, target: Checkpoint) -> ChosenDrafter | str:
-    """Return the drafter to load, or why there is none.
+def report_of(
+    loaded: Sequence[tuple[ChosenDrafter, Drafter]], draft_length: int
+) -> SpeculationReport:
+    """Return what is said of drafters once they are loaded.
+
+    Args:
+        loaded: At least one; the first drafts as the engine starts.
+        draft_length: As the settings have it; that drafter's reach bounds it.
+    """
+    (first, drafter), *others = loaded
+    length = min(draft_length, drafter.facts.max_draft_length)
+    asked = f"engine.speculation.draft_length is {draft_length}"
+    if length == 0:
+        use = f"loaded, and not used: {asked}"
+    elif length < draft_length:
+        use = f"{length} draft tokens a request and step: {asked}, over its reach"
+    else:
+        use = f"{length} draft tokens a request and step"
+    beside = "".join(f"; beside it {other.described}" for other, _ in others)
+    drafters = tuple(
+        DrafterReport(chosen.name, each.facts.name, each.facts.max_draft_length)
+        for chosen, each in loaded
+    )
+    return SpeculationReport(first.name, length, f"{first.described}; {use}{beside}", drafters)
+
+
+def chosen_drafters(config: EngineConfig, target: Checkpoint) -> tuple[ChosenDrafter, ...] | str:
+    """Return the drafters to load, or why there is none.
 
     Args:
         config: The settings.
@@ -58,24 +76,34 @@ def chosen_drafter(config: EngineConfig, target: Checkpoint) -> ChosenDrafter | 
 
     Raises:
         CheckpointError: The settings name a drafter that is not there, is wrong in itself or is
-            another target's.
+            another target's, or two of one kind.
     """
     source = config.speculation.drafter
     if source is None:
         return f"{_SETTING} is null"
     if source == AUTO_DRAFTER and config.model != EMBEDDED_MODEL:
         return f"{_SETTING} is auto, and only {EMBEDDED_MODEL} brings one"
-    if source == AUTO_DRAFTER and not EMBEDDED_DRAFTER.is_dir():
+    if source == AUTO_DRAFTER and not any(folder.is_dir() for folder in EMBEDDED_DRAFTERS):
         return f"{_SETTING} is auto, and this version brings none for {EMBEDDED_MODEL}"
-    name, folder = _name_and_folder(source)
-    try:
-        return ChosenDrafter(name, open_bound_drafter(folder, target.config, target.fingerprint))
-    except CheckpointError as error:
-        return reason_to_go_on(config, error)
+    chosen: dict[str, ChosenDrafter] = {}
+    reasons = []
+    for name, folder in _names_and_folders(source):
+        try:
+            checkpoint = open_bound_drafter(folder, target.config, target.fingerprint)
+        except CheckpointError as error:
+            reasons.append(reason_to_go_on(config, error))
+            continue
+        kind = checkpoint.config.kind
+        if kind in chosen:
+            raise CheckpointError(
+                f"{_SETTING} names {chosen[kind].name} and {name}, both {kind}; name one of a kind"
+            )
+        chosen[kind] = ChosenDrafter(name, checkpoint)
+    return tuple(chosen.values()) or "; ".join(reasons)
 
 
 def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
-    """Return why there is no drafter, where nobody named the one that failed.
+    """Return why a drafter is left out, where nobody named the one that failed.
 
     Clients read it, so it names the drafter and not where it lies.
 
@@ -84,13 +112,20 @@ def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
     """
     if config.speculation.drafter != AUTO_DRAFTER:
         raise error
-    _logger.warning("no drafter: %s", error)
-    return str(error).replace(str(EMBEDDED_DRAFTER), EMBEDDED_DRAFTER.name)
+    _logger.warning("a drafter is left out: %s", error)
+    reason = str(error)
+    for folder in EMBEDDED_DRAFTERS:
+        reason = reason.replace(str(folder), folder.name)
+    return reason
 
 
-def _name_and_folder(source: str) -> tuple[str, Path]:
+def _names_and_folders(source: str | tuple[str, ...]) -> list[tuple[str, Path]]:
     if source == AUTO_DRAFTER:
-        return EMBEDDED_DRAFTER.name, EMBEDDED_DRAFTER
+        return [(folder.name, folder) for folder in EMBEDDED_DRAFTERS if folder.is_dir()]
+    return [_named(each) for each in ((source,) if isinstance(source, str) else source)]
+
+
+def _named(source: str) -> tuple[str, Path]:
     if folder := local_folder(source, _SETTING, repr(AUTO_DRAFTER)):
         return folder.resolve().name, folder
     if is_hub_id(source):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dflash.batch import Batch, Run, batch_from_runs
-from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
+from dflash.drafters.base import ContextRows, DrafterFacts, DrafterKind, DraftRow
 from dflash.drafters.config import DFlashConfig
 from dflash.drafters.dflash_program import SELECTOR_STATE
 from dflash.drafters.names import LOGITS
@@ -42,10 +42,11 @@ class DFlashDrafter:
     def facts(self) -> DrafterFacts:
         """The facts that scheduling needs."""
         return DrafterFacts(
-            name="dflash" if self.config.version == 1 else "dflash2",
+            name=DrafterKind.DFLASH if self.config.version == 1 else DrafterKind.DFLASH2,
             taps=self.config.target_layer_ids,
             max_draft_length=self.config.max_draft_length,
             max_context=self.config.max_position_embeddings,
+            drafts_whole_block=True,
         )
 
     def propose(self, rows: Sequence[DraftRow]) -> list[tuple[int, ...]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dflash.batch import Batch, Run, batch_from_runs
-from dflash.drafters.base import ContextRows, DrafterFacts, DraftRow
+from dflash.drafters.base import ContextRows, DrafterFacts, DrafterKind, DraftRow
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import STATE
 from dflash.drafters.names import LOGITS
@@ -52,10 +52,11 @@ class MtpDrafter:
     def facts(self) -> DrafterFacts:
         """The facts that scheduling needs."""
         return DrafterFacts(
-            name="mtp",
+            name=DrafterKind.MTP,
             taps=(EMBEDDING_TAP, self.num_target_layers - 1),
             max_draft_length=self.config.max_draft_length,
             max_context=self.config.max_position_embeddings,
+            drafts_whole_block=False,
         )
 
     def propose(self, rows: Sequence[DraftRow]) -> list[tuple[int, ...]]:

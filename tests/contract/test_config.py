@@ -109,6 +109,8 @@ def test_an_unknown_key_anywhere_is_named_with_the_nearest(path: str, key: str, 
         ("applications.0.args.engine.kv_cache", "prefix_caching", "yes"),
         ("applications.0.args.engine.speculation", "draft_length", 16),
         ("applications.0.args.engine.speculation", "drafter", 5),
+        ("applications.0.args.engine.speculation", "drafter", ["auto", 5]),
+        ("applications.0.args.engine.speculation", "drafter", []),
         ("applications.0.deployments.1.user_config.limits", "max_num_seqs", 0),
         ("applications.0.deployments.1.autoscaling_config", "upscale_delay_s", 1),
         ("applications.0.deployments.1.autoscaling_config", "downscale_delay_s", 9),
@@ -127,6 +129,11 @@ def test_a_value_that_cannot_work_is_named_with_its_key(path: str, key: str, val
     problems = problems_of(config)
 
     assert any(key in each.path for each in problems), problems
+
+
+def test_a_list_of_drafters_is_a_ladder_by_hand():
+    args = serve_args_from({"engine": {"speculation": {"drafter": ["heavy", "org/light"]}}})
+    assert args.engine.speculation.drafter == ("heavy", "org/light")
 
 
 def test_a_report_has_file_line_key_and_fix_for_all_problems_at_once(tmp_path: Path):

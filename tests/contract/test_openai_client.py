@@ -327,6 +327,7 @@ def test_models_say_what_is_served_how_exact_it_is_and_what_drafts(openai_client
         "drafter": "scripted",
         "draft_length": 3,
         "detail": "a script drafts 3 letters",
+        "drafters": [{"name": "scripted", "kind": "script", "max_draft_length": 3}],
     }
 
 

@@ -17,9 +17,11 @@ from benchmarks.rigs.script_drafter import (
     right_up_to,
 )
 from benchmarks.rigs.serial import serial_answer
-from dflash.plan import ContextMode, DraftPlan, PlanSignals
+from dflash.plan import PLAIN, Arm, DraftPlan, PlanSignals
 from dflash.request import FinishReason, GenerateRequest
 from tests.rigs.drafted import VOCAB, always, limits, total
+
+BOTH = frozenset({"a", "b"})
 
 
 def scripts(seed: int) -> tuple[Script, ...]:
@@ -34,7 +36,7 @@ def scripts(seed: int) -> tuple[Script, ...]:
 
 
 class Anything:
-    """Another plan in every step: lengths by row, cold or warm, some drafts to their ends."""
+    """Another plan in every step: drafters and lengths by row, cold or warm, some to their ends."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -42,9 +44,14 @@ class Anything:
     def plan(self, signals: PlanSignals) -> DraftPlan:
         draw = self._random
         if draw.random() < 0.3:
-            return DraftPlan(context=draw.choice(list(ContextMode)))
-        by_request = {name: draw.randint(0, 9) for name in signals.decoding}
-        return DraftPlan(draw.randint(0, 7), by_request, ContextMode.WARM, draw.randint(0, 3))
+            return DraftPlan(warm=draw.choice((BOTH, BOTH, frozenset({"b"}), frozenset())))
+        warm = BOTH if draw.random() < 0.8 else frozenset({"a"})
+        by_request = {name: self._arm(warm) for name in signals.decoding}
+        return DraftPlan(self._arm(warm), by_request, warm, draw.randint(0, 3))
+
+    def _arm(self, warm: frozenset[str]) -> Arm:
+        length = self._random.randint(0, 9)
+        return Arm(self._random.choice(sorted(warm)), length) if length else PLAIN
 
 
 class Mixed(Drive):
@@ -53,7 +60,8 @@ class Mixed(Drive):
     def __init__(self, seed: int, num_pages: int) -> None:
         self.draw = random.Random(seed)
         self.scripts = scripts(seed)
-        super().__init__(num_pages=num_pages, script=self.propose, planner=Anything(seed))
+        both = dict.fromkeys(sorted(BOTH), self.propose)
+        super().__init__(num_pages=num_pages, script=both, planner=Anything(seed))
 
     def propose(self, row, right: tuple[int, ...]) -> tuple[int, ...]:
         return self.draw.choice(self.scripts)(row, right)
@@ -96,7 +104,7 @@ def test_no_draft_no_plan_and_no_neighbour_changes_an_answer(
 
 
 def test_such_histories_hold_all_that_they_are_to_prove():
-    drive = Mixed(seed=3, num_pages=26)
+    drive = Mixed(seed=3, num_pages=23)
     source = RandomRequests(3, VOCAB)
     for index in range(40):
         drive.submit(source.draw(f"r{index}"))

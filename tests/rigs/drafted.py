@@ -6,17 +6,23 @@ from itertools import chain, repeat
 from benchmarks.rigs.drive import Drive
 from benchmarks.rigs.serial import serial_answer
 from dflash.config import EngineLimits
-from dflash.plan import ContextMode, DraftPlan, FixedPlanner, PlanSignals
+from dflash.plan import PLAIN, Arm, DraftPlan, FixedPlanner, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams, Speculation
 
 VOCAB = 251
 PREFIX = tuple(range(1, 81))
 COLD = DraftPlan()
-WARM = DraftPlan(context=ContextMode.WARM)
+FOLLOWED = frozenset({"script"})
+WARM = DraftPlan(warm=FOLLOWED)
+
+
+def arm_of(draft_length: int, drafter: str = "script") -> Arm:
+    return Arm(drafter, draft_length) if draft_length else PLAIN
 
 
 def drafting(draft_length: int, num_graded: int = 0, **by_request: int) -> DraftPlan:
-    return DraftPlan(draft_length, by_request, ContextMode.WARM, num_graded)
+    arms = {name: arm_of(length) for name, length in by_request.items()}
+    return DraftPlan(arm_of(draft_length), arms, FOLLOWED, num_graded)
 
 
 def always(draft_length: int, num_graded: int = 0) -> FixedPlanner:
@@ -66,5 +72,6 @@ def total(drive: Drive, name: str) -> int:
 
 def places(drive: Drive, name: str) -> list[int]:
     """Return the sums of one of the counts by draft place."""
-    counts: Iterable[tuple[int, ...]] = (getattr(result.stats, name) for result in drive.results)
+    did = [result.stats.by_drafter.get("script") for result in drive.results]
+    counts: Iterable[tuple[int, ...]] = (getattr(each.grades, name) for each in did if each)
     return [sum(column) for column in zip(*(c for c in counts if c), strict=True)]

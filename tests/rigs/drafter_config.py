@@ -25,5 +25,7 @@ def drafter_config(folder: Path) -> EngineConfig:
     )
 
 
-def with_drafter(config: EngineConfig, drafter: str | None, draft_length: int = 0) -> EngineConfig:
+def with_drafter(
+    config: EngineConfig, drafter: str | tuple[str, ...] | None, draft_length: int = 0
+) -> EngineConfig:
     return replace(config, speculation=SpeculationConfig(drafter, draft_length))

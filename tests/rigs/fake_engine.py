@@ -15,7 +15,7 @@ from dflash.errors import OverloadedError, RequestError
 from dflash.exactness import ExactnessReport
 from dflash.loop import LoopHealth
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
-from dflash.speculation_report import SpeculationReport
+from dflash.speculation_report import DrafterReport, SpeculationReport
 from dflash.stats import LoopSnapshot
 from dflash.target import TargetFacts
 from tests.rigs.byte_tokenizer import END, write_tokenizer
@@ -204,7 +204,9 @@ def open_fake(
         num_layers=1,
     )
     exactness = ExactnessReport(Exactness.BITWISE, "scripted", "a script has no rounding")
-    speculation = SpeculationReport("scripted", 3, "a script drafts 3 letters")
+    speculation = SpeculationReport(
+        "scripted", 3, "a script drafts 3 letters", (DrafterReport("scripted", "script", 3),)
+    )
     engine = FakeEngine(facts, folder, config.limits, exactness, speculation)
     loop = FakeLoop(engine, on_outputs, tokenizer)
     loop.start()

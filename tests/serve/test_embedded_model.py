@@ -58,7 +58,7 @@ def test_the_model_says_that_its_numbers_are_exact(client: openai.OpenAI):
 def test_the_model_says_what_drafts_or_why_nothing_does(client: openai.OpenAI):
     said = client.models.retrieve(MODEL).speculation
 
-    assert set(said) == {"drafter", "draft_length", "detail"}
+    assert set(said) == {"drafter", "draft_length", "detail", "drafters"}
     assert said["detail"].startswith(said["drafter"] or "no drafter: ")
 
 

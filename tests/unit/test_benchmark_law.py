@@ -13,7 +13,7 @@ from benchmarks.law.matches import Match, match_rate
 from benchmarks.law.rates import Rates, mean_of, rates_at
 from benchmarks.law.recorded import RecordedWalk
 from benchmarks.rigs.arms import alone
-from benchmarks.rigs.draft_arms import DraftArm, full_width, scripted
+from benchmarks.rigs.draft_arms import DraftArm, full_width_of_first, scripted
 from benchmarks.rigs.hash_lm import HashLM
 from benchmarks.rigs.planners import RandomModes, RandomPlanner, TogglingPlanner
 from benchmarks.rigs.script_drafter import Script, all_right, failing, none
@@ -21,7 +21,7 @@ from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
 from dflash.noise import NoiseKey, gumbel_noise
-from dflash.plan import ContextMode, PlanSignals
+from dflash.plan import PLAIN, Arm, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.sampling import ChoiceRow
 from dflash.stats import EngineCounts, StepStats
@@ -174,7 +174,10 @@ def test_an_arm_in_which_nothing_was_drafted_has_shown_nothing(script: Script, m
     asked = [GenerateRequest("r", (1, 2, 3), 17, SamplingParams(ignore_eos=True), seed=5)]
     reference = alone(model, asked).transcript
     arm = DraftArm(
-        "arm", ("drafted",), lambda: scripted(model, asked, reference, script), full_width
+        "arm",
+        ("drafted",),
+        lambda: [scripted(model, asked, reference, script)],
+        full_width_of_first,
     )
     assert arm.what_is_missing(arm.serve(model, asked)) == missing
 
@@ -223,9 +226,9 @@ def test_the_laws_taken_down_with_the_noise_give_the_drafts_that_were_walked(is_
 
 
 def test_random_lengths_differ_by_request_and_by_step_and_reach_both_ends():
-    planner = RandomPlanner(7, seed=0)
+    planner = RandomPlanner({"a": 7}, seed=0)
     lengths = [
-        tuple(plan.length_for(name) for name in SIGNALS.decoding)
+        tuple(plan.arm_for(name).draft_length for name in SIGNALS.decoding)
         for plan in (planner.plan(SIGNALS) for _ in range(200))
     ]
     assert {length for row in lengths for length in row} == set(range(8))
@@ -234,23 +237,24 @@ def test_random_lengths_differ_by_request_and_by_step_and_reach_both_ends():
 
 
 def test_a_toggling_planner_never_keeps_a_mode_and_lets_every_cold_step_be_caught_up():
-    planner = TogglingPlanner(7)
+    planner = TogglingPlanner({"a": 7, "b": 3})
     plans = [planner.plan(SIGNALS) for _ in range(20)]
-    modes = [(plan.context, plan.draft_length) for plan in plans]
+    modes = [(plan.warm, plan.arm) for plan in plans]
 
     assert all(mode != after for mode, after in pairwise(modes))
-    assert set(modes) == {(ContextMode.WARM, 7), (ContextMode.WARM, 0), (ContextMode.COLD, 0)}
-    after_cold = [after for mode, after in pairwise(modes) if mode[0] is ContextMode.COLD]
-    assert set(after_cold) == {(ContextMode.WARM, 0)}
+    assert {arm for _, arm in modes} == {PLAIN, Arm("a", 7), Arm("b", 3)}
+    after_cold = [after for mode, after in pairwise(modes) if not mode[0]]
+    assert set(after_cold) == {(frozenset({"a", "b"}), PLAIN)}
 
 
 def test_random_modes_visit_every_mode():
-    planner = RandomModes(7, seed=0)
+    planner = RandomModes({"a": 7, "b": 3}, seed=0)
     plans = [planner.plan(SIGNALS) for _ in range(200)]
-    seen = {(plan.context, plan.draft_length > 0, bool(plan.by_request)) for plan in plans}
-    assert {
-        (ContextMode.COLD, False, False),
-        (ContextMode.WARM, False, False),
-        (ContextMode.WARM, True, False),
-        (ContextMode.WARM, True, True),
-    } <= seen
+    seen = {(len(plan.warm), plan.arm != PLAIN, bool(plan.by_request)) for plan in plans}
+    assert seen == {
+        (0, False, False),
+        *((count, *rest) for count in (1, 2) for rest in ((False, False), (True, False))),
+        *((count, is_drafting, True) for count in (1, 2) for is_drafting in (False, True)),
+    }
+    mixed = [{arm.drafter for arm in plan.by_request.values()} for plan in plans]
+    assert {"a", "b"} in mixed

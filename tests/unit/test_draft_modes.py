@@ -117,7 +117,8 @@ def test_a_warm_context_holds_every_committed_token_after_each_step():
     while drive.engine.has_work:
         drive.step()
         for sequence in live(drive):
-            assert sequence.num_context == sequence.num_computed == sequence.num_tokens - 1
+            held = sequence.followed_by["script"].num_context
+            assert held == sequence.num_computed == sequence.num_tokens - 1
     assert total(drive, "num_catch_up_tokens") == 0
 
 
@@ -177,7 +178,8 @@ def test_after_each_round_target_and_drafter_hold_all_tokens_but_the_newest(leng
         rounds += 1
         for sequence in live(drive):
             emitted = len(drive.answer("r").token_ids)
-            assert sequence.num_computed == sequence.num_context == 20 + emitted - 1
+            held = sequence.followed_by["script"].num_context
+            assert sequence.num_computed == held == 20 + emitted - 1
             assert len(sequence.table.pages) <= -(-sequence.num_tokens // 16)
         if drive.engine.has_work:
             assert drive.results[-1].stats.num_accepted_tokens == min(count, length)

@@ -139,7 +139,7 @@ def test_a_step_without_drafts_reserves_no_page_and_asks_nobody():
         calls = drive.drafter.num_proposals
         (turn,) = turns(drive)["r"]
         pages.append(len(turn.run.page_table))
-        assert drive.drafter.num_proposals == calls + (planner.fixed.draft_length > 0)
+        assert drive.drafter.num_proposals == calls + (planner.fixed.arm.draft_length > 0)
     assert pages == [3, 2]
 
 

@@ -11,8 +11,10 @@ from benchmarks.rigs.tiny_drafter import (
     TinyDrafter,
     tiny_drafter_json,
     tiny_drafter_tensors,
+    write_tiny,
     write_tiny_drafter,
 )
+from benchmarks.rigs.tiny_mtp import TinyMtp
 from dflash import load
 from dflash.config import EMBEDDED_MODEL, Dtype, SpeculationConfig
 from dflash.drafters import choice
@@ -29,7 +31,7 @@ def config(tmp_path):
 
 def reason_for_none(models, caplog):
     """Return why there is no drafter, as every place says it."""
-    assert models.drafter is None
+    assert models.drafters == ()
     said = models.speculation
     assert (said.drafter, said.draft_length) == (None, 0)
     assert said.detail in caplog.text
@@ -60,17 +62,17 @@ def test_a_draft_length_that_nobody_drafts_for_is_not_said_to_be_in_force(config
     assert "no drafter" in engine.speculation.detail
 
 
-def embedded(config, monkeypatch, folder):
-    """Let the tiny target pass for the embedded model, with its drafter in a folder."""
+def embedded(config, monkeypatch, *folders):
+    """Let the tiny target pass for the embedded model, with its drafters in these folders."""
     monkeypatch.setattr(choice, "EMBEDDED_MODEL", config.model)
-    monkeypatch.setattr(choice, "EMBEDDED_DRAFTER", folder)
+    monkeypatch.setattr(choice, "EMBEDDED_DRAFTERS", folders)
     return with_drafter(config, "auto")
 
 
 def test_auto_takes_the_embedded_models_drafter(config, monkeypatch, tmp_path):
     models = load_models(embedded(config, monkeypatch, tmp_path / "drafter"))
 
-    assert models.drafter is not None
+    assert len(models.drafters) == 1
     assert models.speculation.drafter == "drafter"
 
 
@@ -137,7 +139,7 @@ def test_weights_that_only_a_wider_type_holds_are_refused_in_the_narrower(config
     tensors["fc.weight"][3, 3] = torch.finfo(torch.float32).max
     write_tiny_drafter(tmp_path / "drafter", TinyDrafter(), TARGET, tensors=tensors)
 
-    assert load_models(config).drafter is not None
+    assert load_models(config).drafters
     with pytest.raises(CheckpointError, match=r"fc\.weight holds weights that are infinite in"):
         load_models(replace(config, dtype=Dtype.BFLOAT16))
 
@@ -156,6 +158,25 @@ def test_auto_with_damaged_weights_serves_plainly_and_a_named_drafter_is_refused
     assert "fc.weight holds infinite or undefined weights" in reason
     with pytest.raises(CheckpointError, match=r"fc\.weight"):
         load_models(with_drafter(config, str(folder)))
+
+
+def test_auto_takes_every_drafter_that_fits_and_leaves_a_damaged_one_out(
+    config, monkeypatch, tmp_path, caplog
+):
+    whole = write_tiny(tmp_path / "head", TinyMtp(), TARGET)
+    damaged = write_tiny(tmp_path / "damaged", TinyMtp(), replace(TARGET, vocab_size=64))
+    block, missing = tmp_path / "drafter", tmp_path / "missing"
+
+    def names(*folders):
+        said = load_models(embedded(config, monkeypatch, *folders)).speculation
+        return [drafter.name for drafter in said.drafters]
+
+    assert names(block, whole) == ["drafter", "head"]
+    assert names(block, missing) == ["drafter"]
+    with caplog.at_level(logging.WARNING):
+        assert names(block, damaged) == ["drafter"]
+    assert "a drafter is left out" in caplog.text
+    assert "vocab_size 64" in caplog.text
 
 
 def no_room_beside_the_target(monkeypatch):
@@ -180,6 +201,19 @@ def test_auto_without_room_for_the_drafter_serves_plainly_and_says_why(
     assert "drafter weights 2 MiB" in reason
 
 
+def test_auto_with_room_for_one_drafter_takes_the_first(config, monkeypatch, tmp_path):
+    head = write_tiny(tmp_path / "head", TinyMtp(), TARGET)
+
+    def plan(*sizes):
+        if len(sizes) == 5 and len(sizes[-1]) == 2:
+            raise ConfigError("the engine does not fit")
+        return plan_memory(*sizes)
+
+    monkeypatch.setattr(load, "plan_memory", plan)
+    said = load_models(embedded(config, monkeypatch, tmp_path / "drafter", head)).speculation
+    assert [drafter.name for drafter in said.drafters] == ["drafter"]
+
+
 def test_a_named_drafter_without_room_is_refused(config, monkeypatch):
     no_room_beside_the_target(monkeypatch)
 
@@ -195,6 +229,12 @@ def test_a_named_drafter_of_another_target_is_refused_with_the_reason(config, tm
         load_models(with_drafter(config, str(tmp_path / "other")))
 
 
+def test_two_drafters_of_one_kind_are_refused_by_their_names(config, tmp_path):
+    other = write_tiny(tmp_path / "other", TinyDrafter(seed=1), TARGET)
+    with pytest.raises(CheckpointError, match="names drafter and other, both DFlash v2; name one"):
+        load_models(with_drafter(config, (str(tmp_path / "drafter"), str(other))))
+
+
 def test_a_drafter_trained_for_another_checkpoint_of_the_same_shape_is_refused(config, tmp_path):
     fingerprint = load_target(config).fingerprint
     for name, value in (("own", fingerprint), ("other", "0" * 64)):
@@ -202,7 +242,7 @@ def test_a_drafter_trained_for_another_checkpoint_of_the_same_shape_is_refused(c
         content["dflash_config"]["target_fingerprint"] = value
         write_tiny_drafter(tmp_path / name, TinyDrafter(), TARGET, content)
 
-    assert load_models(with_drafter(config, str(tmp_path / "own"))).drafter is not None
+    assert load_models(with_drafter(config, str(tmp_path / "own"))).drafters
     with pytest.raises(CheckpointError, match="target_fingerprint"):
         load_models(with_drafter(config, str(tmp_path / "other")))
 
@@ -221,3 +261,8 @@ def test_a_drafter_that_is_not_there_is_refused_by_its_key(config, source, words
 def test_a_draft_length_that_cannot_work_is_refused(drafter, draft_length):
     with pytest.raises(ConfigError, match=r"engine\.speculation\.draft_length"):
         SpeculationConfig(drafter, draft_length)
+
+
+def test_an_empty_list_of_drafters_is_refused():
+    with pytest.raises(ConfigError, match=r"engine\.speculation\.drafter is an empty list"):
+        SpeculationConfig(())

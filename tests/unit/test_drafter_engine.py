@@ -10,13 +10,12 @@ from benchmarks.rigs.tiny_mtp import TinyMtp
 from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
 from dflash.engine import Engine
 from dflash.load import load_target
-from dflash.plan import ContextMode, DraftPlan, FixedPlanner
+from dflash.plan import Arm, DraftPlan, FixedPlanner
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
 from tests.rigs.tiny_checkpoint import write_tiny_checkpoint
 
 QUIET = EngineLimits(max_num_seqs=1, max_num_batched_tokens=128)
 BUSY = EngineLimits(max_num_seqs=6, max_num_batched_tokens=24)
-FULL = FixedPlanner(DraftPlan(7, context=ContextMode.WARM))
 SHARED = tuple(3 + (7 * i) % 41 for i in range(32))
 
 
@@ -39,14 +38,20 @@ class Remembering:
 class Toggling:
     """Warm and drafting, then cold for a while: the context has to be caught up."""
 
-    def __init__(self):
+    def __init__(self, drafter):
+        self._name = drafter.facts.name
         self._steps = 0
 
     def plan(self, _signals):
         self._steps += 1
         if self._steps % 7 in (4, 5):
             return DraftPlan()
-        return DraftPlan(1 + self._steps % 5, context=ContextMode.WARM)
+        return DraftPlan(Arm(self._name, 1 + self._steps % 5), warm=frozenset({self._name}))
+
+
+def full(drafter):
+    name = drafter.facts.name
+    return FixedPlanner(DraftPlan(Arm(name, 7), warm=frozenset({name})))
 
 
 def requests():
@@ -118,11 +123,11 @@ def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
 
     expected = {}
     for request in requests():
-        engine = Engine(target.runner, QUIET, drafter=drafter, planner=FULL)
+        engine = Engine(target.runner, QUIET, drafters=[drafter], planner=full(drafter))
         expected |= served(engine, [request])[0]
     quiet, drafter.proposed = drafter.proposed, {}
 
-    busy = Engine(with_few_pages(target), BUSY, drafter=drafter, planner=Toggling())
+    busy = Engine(with_few_pages(target), BUSY, drafters=[drafter], planner=Toggling(drafter))
     ids, num_preemptions = served(busy, list(requests()))
 
     assert ids == expected
@@ -133,11 +138,11 @@ def test_a_busy_engine_drafts_what_a_quiet_one_drafts(tmp_path, kind):
 @pytest.mark.parametrize("kind", [TinyDrafter(), TinyMtp()])
 def test_after_hundreds_of_short_requests_the_same_is_drafted_as_before(tmp_path, kind):
     target, drafter = loaded(tmp_path, kind)
-    engine = Engine(with_few_pages(target), BUSY, drafter=drafter, planner=FULL)
+    engine = Engine(with_few_pages(target), BUSY, drafters=[drafter], planner=full(drafter))
     expected, _ = served(engine, list(requests()))
     before, drafter.proposed = drafter.proposed, {}
 
-    engine.set_planner(Toggling())
+    engine.set_planner(Toggling(drafter))
     draw = random.Random(3)
     for index in range(400):
         # Half of them leave pages behind that the probe will share, some computed in a cold step.
@@ -152,7 +157,7 @@ def test_after_hundreds_of_short_requests_the_same_is_drafted_as_before(tmp_path
     while engine.has_work:
         engine.step()
 
-    engine.set_planner(FULL)
+    engine.set_planner(full(drafter))
     drafter.proposed = {}
     assert served(engine, list(requests()))[0] == expected
     assert_alike(before, drafter.proposed)

@@ -9,6 +9,7 @@ from benchmarks.rigs.drive import Drive
 from benchmarks.rigs.script_drafter import Script, all_right, failing
 from benchmarks.rigs.serial import serial_answer
 from dflash.drafters.base import DraftRow
+from dflash.sequence import Sequence
 from dflash.stats import LoopSnapshot, WhyPlain
 from tests.rigs.drafted import (
     PREFIX,
@@ -23,6 +24,10 @@ from tests.rigs.drafted import (
 
 def right(drive: Drive, *names: str) -> bool:
     return all(drive.answer(each) == serial_answer(drive.model, request(each)) for each in names)
+
+
+def context_of(sequence: Sequence) -> int:
+    return sequence.followed_by["script"].num_context
 
 
 def too_many(row: DraftRow, right: tuple[int, ...]) -> tuple[int, ...]:
@@ -153,8 +158,8 @@ def test_context_that_is_lost_in_shared_pages_is_lost_for_all_who_share_them():
         drive.drafter.fault = fault
         drive.step()
         if fault is not None:
-            assert max(sequence.num_context for sequence in running) < 40
-    assert [sequence.num_context - sequence.num_computed for sequence in running] == [0, 0, 0]
+            assert max(context_of(sequence) for sequence in running) < 40
+    assert [context_of(sequence) - sequence.num_computed for sequence in running] == [0, 0, 0]
     drive.finish()
     for each in sharers:
         assert drive.answer(each.request_id) == serial_answer(drive.model, each)
@@ -186,11 +191,12 @@ def test_a_kind_of_fault_is_logged_once_and_each_one_counted(caplog):
     for result in drive.results:
         snapshot = snapshot.after_step(result.stats, result.fault)
     assert caplog.text.count("drafter script failed to propose") == 2
-    assert snapshot.num_drafter_faults > 10
-    assert snapshot.last_drafter_fault == (
+    seen = snapshot.by_drafter["script"]
+    assert seen.num_faults > 10
+    assert seen.last_fault == (
         "propose: DrafterError: draft token 251 came; the target's ids are 0 to 250"
     )
-    assert snapshot.plain_rows[WhyPlain.DRAFTER_FAILED] == snapshot.num_drafter_faults
+    assert snapshot.plain_rows[WhyPlain.DRAFTER_FAILED] == seen.num_faults
 
 
 def test_a_drafter_that_answers_for_too_few_rows_is_a_fault():
@@ -211,7 +217,7 @@ def test_books_that_disagree_on_one_row_cost_that_row_alone_and_are_said_to(capl
 
     def tampered(plan):
         given = schedule(plan)
-        given.turns[0].sequence.num_context -= 1
+        given.turns[0].sequence.followed_by["script"].num_context -= 1
         return given
 
     drive.engine.scheduler.schedule = tampered

@@ -8,6 +8,7 @@ from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter, write_t
 from benchmarks.rigs.tiny_mtp import TinyMtp
 from dflash.drafters import choice
 from dflash.load import load_engine, load_models, load_target
+from dflash.plan import Arm, DraftPlan, FixedPlanner
 from dflash.request import GenerateRequest, SamplingParams
 from tests.rigs.drafter_config import TARGET, drafter_config, with_drafter
 from tests.rigs.loaded_drafter import row
@@ -69,8 +70,9 @@ def test_an_engine_with_a_drafter_gives_the_ids_of_one_without(config, tmp_path,
 def test_a_served_engine_has_one_block_a_step_drafted_to_its_end(config):
     engine = load_engine(with_drafter(config, config.speculation.drafter, draft_length=1))
     asked = []
-    drafter = engine._drafting._drafter
-    engine._drafting._drafter = Spy(drafter, asked)
+    (drafting,) = engine._ladder._drafters.values()
+    drafter = drafting._drafter
+    drafting._drafter = Spy(drafter, asked)
     for name in ("a", "b"):
         engine.submit(GenerateRequest(name, (3, 4, 5), 12, SamplingParams(), seed=7))
     while engine.has_work:
@@ -96,9 +98,9 @@ def test_two_drafters_of_one_target_draft_each_by_its_own_weights(config, tmp_pa
 def test_a_drafter_takes_the_form_and_the_type_of_its_target(config):
     models = load_models(config)
 
-    assert models.drafter is not None
+    (drafter,) = models.drafters
     form = models.target.exactness.form
-    assert models.drafter.block.form == models.drafter.context.form == form
+    assert drafter.block.form == drafter.context.form == form
 
 
 def test_a_target_can_be_loaded_without_its_drafter(config):
@@ -141,6 +143,24 @@ def test_an_mtp_head_is_said_with_its_reach(config, tmp_path):
         "head, MTP, chain of up to 3 draft tokens; 3 draft tokens a request and step: "
         "engine.speculation.draft_length is 5, over its reach"
     )
+
+
+def test_several_drafters_are_one_ladder_and_the_first_drafts_at_first(config, tmp_path):
+    head = write_tiny(tmp_path / "head", TinyMtp(draft_length=3), TARGET)
+    plain, _ = results_of(load_engine(with_drafter(config, None)), 1.0)
+
+    engine = load_engine(with_drafter(config, (str(tmp_path / "drafter"), str(head)), 5))
+
+    said = engine.speculation
+    assert (said.drafter, said.draft_length) == ("drafter", 5)
+    assert [(each.name, each.kind, each.max_draft_length) for each in said.drafters] == [
+        ("drafter", "dflash2", 7),
+        ("head", "mtp", 3),
+    ]
+    assert said.detail.endswith("; beside it head, MTP, chain of up to 3 draft tokens")
+    names = frozenset({"dflash2", "mtp"})
+    engine.set_planner(FixedPlanner(DraftPlan(Arm("dflash2", 2), {"b": Arm("mtp", 3)}, names)))
+    assert results_of(engine, 1.0)[0] == plain
 
 
 def test_a_drafter_from_a_hub_goes_by_its_id(config, monkeypatch, tmp_path):

@@ -47,7 +47,7 @@ def test_the_plan_has_a_line_for_each_part_of_the_drafter_and_sums_to_the_total(
     drafter = DrafterSizes(5_000_000, 4096, num_scratch_pages=64, activation_bytes=1_000_000)
 
     alone = plan_memory(TARGET, engine, GIB, 0)
-    plan = plan_memory(TARGET, engine, GIB, 0, drafter)
+    plan = plan_memory(TARGET, engine, GIB, 0, [drafter])
 
     assert plan.drafter_weights_bytes == 5_000_000
     assert plan.drafter_kv_bytes == (plan.num_pages + 64) * 4096
@@ -63,11 +63,11 @@ def test_a_plan_with_a_drafter_that_does_not_fit_names_what_would():
     engine = EngineConfig(kv_cache=KVCacheConfig(memory_gib=0.1))
 
     with pytest.raises(ConfigError, match="drafter KV pages") as refusal:
-        plan_memory(TARGET, engine, GIB // 10, 0, drafter)
+        plan_memory(TARGET, engine, GIB // 10, 0, [drafter])
 
     largest_gib = float(str(refusal.value).rsplit("at most ", 1)[1])
     smaller = EngineConfig(kv_cache=KVCacheConfig(memory_gib=largest_gib))
     larger = EngineConfig(kv_cache=KVCacheConfig(memory_gib=largest_gib + 0.002))
-    assert plan_memory(TARGET, smaller, GIB // 10, 0, drafter).headroom_bytes >= 0
+    assert plan_memory(TARGET, smaller, GIB // 10, 0, [drafter]).headroom_bytes >= 0
     with pytest.raises(ConfigError):
-        plan_memory(TARGET, larger, GIB // 10, 0, drafter)
+        plan_memory(TARGET, larger, GIB // 10, 0, [drafter])

@@ -23,12 +23,12 @@ def sequence() -> Sequence:
 def verified(of: Sequence, drafts: tuple[int, ...], tail: tuple[int, ...], *chosen: int) -> Verdict:
     run = Run((9, *drafts), 3, (0,), 1 + len(drafts))
     why = None if drafts else WhyPlain.PLAN
-    turn = Turn(of, run, len(drafts), why, tail=tail)
+    turn = Turn(of, run, len(drafts), why, drafter="a", tail=tail)
     return Verdict(turn, tuple(Chosen(id_, None) for id_ in chosen), len(chosen))
 
 
 def graded(*verdicts: Verdict) -> tuple[list[int], list[int], list[int], list[int]]:
-    grades = grade(verdicts, PLACES)
+    grades = grade(verdicts, {"a": PLACES})["a"]
     return (
         list(grades.verified_graded),
         list(grades.verified_accepted),
@@ -55,7 +55,7 @@ def test_the_extra_token_grades_the_first_token_of_the_tail():
     seen = graded(verified(of, (10, 11), (12, 13), 10, 11, 12))
     assert seen == ([1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0])
     assert graded(verified(of, (), (), 13)) == (NOTHING, NOTHING, [0, 0, 0, 1], [0, 0, 0, 1])
-    assert of.tails == []
+    assert of.followed_by["a"].tails == []
 
 
 def test_a_tail_closes_at_the_first_token_that_was_not_drafted():
@@ -68,7 +68,7 @@ def test_a_tail_closes_at_the_first_token_that_was_not_drafted():
 def test_a_tail_that_follows_a_rejected_draft_token_is_never_graded():
     of = sequence()
     graded(verified(of, (10,), (11, 12, 13), 99))
-    assert of.tails == []
+    assert of.followed_by["a"].tails == []
 
 
 def test_tails_of_several_blocks_are_followed_side_by_side():
@@ -76,12 +76,12 @@ def test_tails_of_several_blocks_are_followed_side_by_side():
     graded(verified(of, (10,), (11, 12, 13), 10, 11))
     graded(verified(of, (12,), (13, 14, 77), 12, 13))
     assert graded(verified(of, (), (), 14))[2:] == ([0, 0, 1, 0], [0, 0, 1, 0])
-    assert [(tail.token_ids, tail.place) for tail in of.tails] == [((77,), 3)]
+    assert [(tail.token_ids, tail.place) for tail in of.followed_by["a"].tails] == [((77,), 3)]
 
 
 def test_the_first_two_blocks_after_a_catch_up_are_not_graded():
     of = sequence()
-    of.num_ungraded = 2
+    of.followed_by["a"].num_ungraded = 2
     for count in (0, 0, 1):
         assert graded(verified(of, (10,), (), 10, 11))[0] == [count, 0, 0, 0]
 
@@ -92,7 +92,7 @@ def test_a_request_never_has_more_open_tails_than_a_draft_has_places():
     while drive.engine.has_work:
         drive.step()
         live = list(drive.engine.scheduler._running)
-        assert all(len(sequence.tails) < 7 for sequence in live)
+        assert all(len(sequence.followed_by["script"].tails) < 7 for sequence in live)
     assert total(drive, "num_accepted_tokens") == 29
 
 
