@@ -4,7 +4,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 CONFIG ?= serve_config.yaml
-BENCH ?= exactness storm law faults http speculation
+BENCH ?= exactness storm law faults http speculation switching
 ARGS ?= --quick
 PYTEST_ARGS ?=
 
