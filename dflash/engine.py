@@ -176,7 +176,15 @@ class Engine:
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""
         started_s = time.perf_counter()
-        signals = PlanSignals(self.counts, self.scheduler.decoding, self._last)
+        scheduler = self.scheduler
+        signals = PlanSignals(
+            self.counts,
+            scheduler.decoding,
+            self._last,
+            scheduler.num_behind,
+            scheduler.limits.max_num_seqs,
+            self.facts.page_size,
+        )
         planned = self._planning.plan(signals)
         schedule = self.scheduler.schedule(planned.plan)
         if not schedule.turns:

@@ -29,6 +29,10 @@ class PlanError(EngineError):
     """A plan asks for what the engine does not have."""
 
 
+class ProfileError(EngineError):
+    """Step times could not be measured."""
+
+
 class RequestError(EngineError):
     """One request cannot be served as asked.
 

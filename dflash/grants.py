@@ -66,8 +66,11 @@ class Grants:
 
     def wanted(self, sequence: Sequence, plan: DraftPlan) -> Arm | WhyPlain:
         """Return who drafts how much for a sequence that decodes, or why nobody will."""
-        arm = plan.arm_for(sequence.request.request_id)
+        arm, most = plan.arm_for(sequence.request.request_id), sequence.request.max_draft_length
+        if most == 0:
+            return WhyPlain.REQUEST
         if arm == PLAIN:
             return WhyPlain.PLAN
-        wanted = self.rungs[arm.drafter].wanted(sequence, arm.draft_length)
+        length = arm.draft_length if most is None else min(arm.draft_length, most)
+        wanted = self.rungs[arm.drafter].wanted(sequence, length)
         return wanted if isinstance(wanted, WhyPlain) else Arm(arm.drafter, wanted)

@@ -79,18 +79,43 @@ def constant_plan(arm: Arm) -> DraftPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Decoding:
+    """A request that decodes in this step.
+
+    Attributes:
+        request_id: Its id.
+        num_tokens: Tokens it holds, prompt and output.
+        max_draft_length: Most draft tokens it wants verified; None where it does not say.
+        num_drafted: Draft tokens of it that were verified so far.
+        num_accepted: Of those, the ones that were right.
+    """
+
+    request_id: str
+    num_tokens: int = 1
+    max_draft_length: int | None = None
+    num_drafted: int = 0
+    num_accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PlanSignals:
     """What a planner sees before a step.
 
     Attributes:
         counts: What the engine holds.
-        decoding: Ids of the requests that decode in this step, in the order of their rows.
+        decoding: The requests that decode in this step, in the order of their rows.
         last: The step before.
+        num_behind: Computed tokens that each drafter's context lacks, over all requests.
+        max_num_seqs: Most requests that may run at once.
+        page_size: Tokens of a page.
     """
 
     counts: EngineCounts
-    decoding: tuple[str, ...]
+    decoding: tuple[Decoding, ...]
     last: StepStats
+    num_behind: Mapping[str, int] = field(default_factory=dict)
+    max_num_seqs: int = 1
+    page_size: int = 16
 
 
 class Planner(Protocol):

@@ -128,6 +128,8 @@ class GenerateRequest:
         seed: 64-bit seed of the request's noise, always set: where the client gave none the
             caller draws one (`new_seed`) and reports it, so any run can be repeated.
         choice: Index among the ``n`` choices of one HTTP request; part of the noise's key.
+        max_draft_length: Most draft tokens verified for it in a step, whoever drafts; 0 lets nobody
+            draft, None leaves it to the planner.
     """
 
     request_id: str
@@ -136,6 +138,7 @@ class GenerateRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     choice: int = 0
+    max_draft_length: int | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:
@@ -147,6 +150,13 @@ class GenerateRequest:
         for name, value, most in (("seed", self.seed, MAX_SEED), ("n", self.choice, MAX_CHOICE)):
             if not isinstance(value, int) or not 0 <= value <= most:
                 raise RequestError(f"{name} must be in [0, {most}], got {value}", name)
+        most = self.max_draft_length
+        if most is not None and (not isinstance(most, int) or most < 0):
+            raise RequestError(
+                f"speculation.max_draft_length must be a whole number from 0, got {most}; "
+                "0 decodes plainly",
+                "speculation",
+            )
 
 
 @dataclass(frozen=True, slots=True)

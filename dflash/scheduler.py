@@ -8,7 +8,7 @@ from dflash.config import EngineLimits
 from dflash.errors import AccountingError
 from dflash.grants import Grants
 from dflash.kv_cache import KVCache, PageTable
-from dflash.plan import DraftPlan
+from dflash.plan import Decoding, DraftPlan
 from dflash.request import TokenOutput
 from dflash.schedule import Schedule, Turn, Verdict
 from dflash.sequence import Sequence
@@ -55,9 +55,21 @@ class Scheduler:
         return sum(sequence.num_tokens for sequence in self._waiting)
 
     @property
-    def decoding(self) -> tuple[str, ...]:
-        """Ids of the requests that have one token to compute, oldest first."""
-        return tuple(s.request.request_id for s in self._running if s.is_decoding)
+    def decoding(self) -> tuple[Decoding, ...]:
+        """The requests that have one token to compute, oldest first."""
+        return tuple(s.decoding for s in self._running if s.is_decoding)
+
+    @property
+    def num_behind(self) -> dict[str, int]:
+        """Computed tokens that each drafter's context lacks, of requests that it can follow."""
+        return {
+            name: sum(
+                sequence.num_computed - sequence.followed_by[name].num_context
+                for sequence in self._running
+                if rung.is_followed(sequence)
+            )
+            for name, rung in self.grants.rungs.items()
+        }
 
     def add(self, sequence: Sequence) -> None:
         """Let a new sequence wait behind all others."""

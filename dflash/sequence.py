@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from dflash.following import Following
 from dflash.kv_cache import PageTable
+from dflash.plan import Decoding
 from dflash.request import FinishReason, GenerateRequest, Speculation, TokenLogprobs, TokenOutput
 from dflash.sampling import ChoiceRow, Chosen
 from dflash.stats import WhyPlain
@@ -70,6 +71,17 @@ class Sequence:
     def is_decoding(self) -> bool:
         """Whether it is past its prompt with one token to compute."""
         return self.num_pending == 1 and bool(self.output_token_ids)
+
+    @property
+    def decoding(self) -> Decoding:
+        """What a planner sees of it."""
+        return Decoding(
+            self.request.request_id,
+            len(self.token_ids),
+            self.request.max_draft_length,
+            self._num_drafted,
+            self._num_accepted,
+        )
 
     def stops_at(self, token_id: int) -> bool:
         """Whether this id ends it."""

@@ -9,13 +9,15 @@ from itertools import zip_longest
 class WhyPlain(StrEnum):
     """Why a request that decoded had no draft token verified.
 
-    ``plan``: the plan says so, or was refused. ``budget``: the step's tokens or the
-    request's own left no room. ``pages``: no page was free. ``context_too_long``: it has more
-    tokens than the drafter was trained for. ``catching_up``: the drafter's context is behind.
+    ``request``: it asked for none. ``plan``: the plan says so, or was refused. ``budget``: the
+    step's tokens or the request's own left no room. ``pages``: no page was free.
+    ``context_too_long``: it has more tokens than the drafter was trained for. ``catching_up``: the
+    drafter's context is behind.
     ``drafter_failed``: it raised, or gave what cannot be token ids. ``nothing_proposed``: it had
     nothing to say.
     """
 
+    REQUEST = "request"
     PLAN = "plan"
     BUDGET = "budget"
     PAGES = "pages"

@@ -89,7 +89,7 @@ def random_arms(draw: random.Random, reach: Reach, signals: PlanSignals) -> Draf
 
     return DraftPlan(
         arm=arm(),
-        by_request={request_id: arm() for request_id in signals.decoding},
+        by_request={each.request_id: arm() for each in signals.decoding},
         warm=frozenset(reach),
         num_graded=draw.randint(0, _MOST_GRADED),
     )

@@ -46,7 +46,7 @@ class Anything:
         if draw.random() < 0.3:
             return DraftPlan(warm=draw.choice((BOTH, BOTH, frozenset({"b"}), frozenset())))
         warm = BOTH if draw.random() < 0.8 else frozenset({"a"})
-        by_request = {name: self._arm(warm) for name in signals.decoding}
+        by_request = {each.request_id: self._arm(warm) for each in signals.decoding}
         return DraftPlan(self._arm(warm), by_request, warm, draw.randint(0, 3))
 
     def _arm(self, warm: frozenset[str]) -> Arm:

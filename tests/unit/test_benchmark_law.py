@@ -21,14 +21,14 @@ from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
 from dflash.noise import NoiseKey, gumbel_noise
-from dflash.plan import PLAIN, Arm, PlanSignals
+from dflash.plan import PLAIN, Arm, Decoding, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.sampling import ChoiceRow
 from dflash.stats import EngineCounts, StepStats
 
 P = np.array([0.50, 0.25, 0.15, 0.07, 0.03])
 Q = np.array([0.05, 0.30, 0.25, 0.30, 0.10])
-SIGNALS = PlanSignals(EngineCounts(3, 0, 0, 9, 0, 64), ("a", "b", "c"), StepStats())
+SIGNALS = PlanSignals(EngineCounts(3, 0, 0, 9, 0, 64), tuple(map(Decoding, "abc")), StepStats())
 ROW = ChoiceRow(SamplingParams(), 0, 0, 0, (0, 1), (1, 1), (3,))
 
 
@@ -228,7 +228,7 @@ def test_the_laws_taken_down_with_the_noise_give_the_drafts_that_were_walked(is_
 def test_random_lengths_differ_by_request_and_by_step_and_reach_both_ends():
     planner = RandomPlanner({"a": 7}, seed=0)
     lengths = [
-        tuple(plan.arm_for(name).draft_length for name in SIGNALS.decoding)
+        tuple(plan.arm_for(each.request_id).draft_length for each in SIGNALS.decoding)
         for plan in (planner.plan(SIGNALS) for _ in range(200))
     ]
     assert {length for row in lengths for length in row} == set(range(8))

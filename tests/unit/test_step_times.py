@@ -1,0 +1,166 @@
+"""Step times: what is measured, how the policy reads it, and when it is measured again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.script_drafter import SCRIPTED, ScriptDrafter
+from deployments import step_times as module
+from deployments.step_times import draft_lengths, ladder_of, step_times_of, times_from
+from dflash.config import EngineLimits
+from dflash.engine import Engine
+from dflash.errors import CacheFolderError, ProfileError
+from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, profile, row_counts
+from policy.arms import PLAIN
+from tests.rigs.step_times import LADDER, measured, step_s, step_times
+
+LENGTHS = {"dflash2": (1, 7), "mtp": (2,)}
+
+
+def idle(num_pages: int = 600, **scripts) -> Engine:
+    """Return an engine whose drafters say the same of every row, unless a script says more."""
+    model = HashLM(num_pages=num_pages, max_model_len=2048)
+    drafters = [
+        ScriptDrafter(
+            model.facts,
+            lambda row: (1,) * 7,
+            scripts.get(name, lambda row, right: right),
+            model=model,
+            facts=replace(SCRIPTED, name=name),
+        )
+        for name in LENGTHS
+    ]
+    return Engine(model, EngineLimits(max_num_seqs=4), drafters=drafters)
+
+
+def nothing(_share: float) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1, (1,)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))])
+def test_rows_go_up_by_doubling_to_the_most(most, counts):
+    assert row_counts(most) == counts
+
+
+def test_every_drafter_length_and_number_of_rows_is_measured_and_nothing_is_left():
+    engine, shares = idle(), []
+    found = profile(engine, LENGTHS, 64, shares.append)
+    keys = {
+        (time.drafter, time.draft_length, time.num_rows)
+        for time in found.times
+        if time.num_context_tokens == SHORT_CONTEXT
+    }
+    arms = [(PLAIN, 0), ("dflash2", 0), ("dflash2", 1), ("dflash2", 7), ("mtp", 0), ("mtp", 2)]
+    assert keys == {(*arm, rows) for arm in arms for rows in (1, 2, 4)}
+    assert all(time.seconds > 0.0 for time in found.times)
+    assert found.prefill_s > 0.0
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    assert {time.num_rows for time in found.times if time.num_context_tokens == LONG_CONTEXT} == {4}
+    assert not engine.has_work
+    engine.check()
+    assert engine.counts.num_pages_used == 0
+
+
+def test_pages_for_a_few_rows_are_enough_and_for_none_are_not():
+    found = profile(idle(num_pages=50), LENGTHS, 64, nothing)
+    assert {(time.num_rows, time.num_context_tokens) for time in found.times} == {
+        (1, SHORT_CONTEXT),
+        (2, SHORT_CONTEXT),
+    }
+    with pytest.raises(ProfileError, match=r"engine\.kv_cache\.memory_gib"):
+        profile(idle(num_pages=8), LENGTHS, 64, nothing)
+
+
+def test_a_drafter_that_fails_is_no_table_and_leaves_the_engine_idle():
+    def fails(row, known):
+        raise RuntimeError("no such kernel")
+
+    engine = idle(mtp=fails)
+    with pytest.raises(ProfileError, match="no such kernel"):
+        profile(engine, LENGTHS, 2, nothing)
+    assert not engine.has_work
+
+
+def test_the_table_says_what_was_measured_and_longer_contexts_cost_more():
+    costs = step_times().costs
+    assert costs.grids["dflash2"].at(4, 7, SHORT_CONTEXT) == step_s("dflash2", 7, 4)
+    # Twice the time of four rows, and eight rows read twice as many tokens as four.
+    added = step_s(PLAIN, 0, 4)
+    assert costs.grids[PLAIN].at(4, 0, LONG_CONTEXT) == pytest.approx(2 * added)
+    assert costs.grids[PLAIN].at(8, 0, LONG_CONTEXT) == pytest.approx(
+        step_s(PLAIN, 0, 8) + 2 * added
+    )
+    costs.check_ladder(LADDER)
+
+
+def test_keeping_a_context_costs_what_it_adds_to_a_plain_step():
+    found = measured()
+    times = tuple(
+        replace(time, seconds=time.seconds + 0.003)
+        if (time.drafter, time.draft_length) == ("mtp", 0)
+        else time
+        for time in found.times
+    )
+    read = times_from(replace(found, times=times), LADDER)
+    assert read.sync_s("mtp", 4, SHORT_CONTEXT) == pytest.approx(0.003)
+    assert read.sync_s("dflash2", 4, SHORT_CONTEXT) == 0.0
+
+
+@pytest.mark.parametrize(("most", "lengths"), [(1, (1,)), (3, (1, 2, 3)), (7, (1, 3, 5, 7))])
+def test_draft_lengths_are_few_and_reach_to_the_most(most, lengths):
+    assert draft_lengths(most) == lengths
+    assert draft_lengths(6)[-1] == 6
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often anything was measured."""
+    counts: list[int] = []
+    ladder = ladder_of(idle())
+
+    def measure(*_):
+        counts.append(1)
+        return measured(ladder)
+
+    monkeypatch.setattr(module, "profile", measure)
+    return counts
+
+
+def test_times_are_kept_under_all_they_depend_on(tmp_path, counted):
+    engine = idle()
+    first = step_times_of(engine, {"model": "a"}, tmp_path, nothing)
+    assert step_times_of(engine, {"model": "a"}, tmp_path, nothing) == first
+    assert len(counted) == 1
+    step_times_of(engine, {"model": "b"}, tmp_path, nothing)
+    assert len(counted) == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: "",
+        lambda content: content[: len(content) // 2],
+        lambda content: json.dumps({**json.loads(content), "times": [[1]]}),
+        lambda content: json.dumps({**json.loads(content), "key": "another"}),
+        lambda content: content.replace("0.0102", "-1.0"),
+    ],
+)
+def test_a_damaged_file_is_measured_again_and_mended(tmp_path, counted, damage):
+    engine = idle()
+    step_times_of(engine, {}, tmp_path, nothing)
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(damage(path.read_text()))
+    step_times_of(engine, {}, tmp_path, nothing)
+    assert len(counted) == 2
+    step_times_of(engine, {}, tmp_path, nothing)
+    assert len(counted) == 2
+
+
+def test_a_folder_that_cannot_be_written_says_what_to_set(tmp_path, counted):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CacheFolderError, match=r"engine\.cache_dir"):
+        step_times_of(idle(), {}, tmp_path / "file", nothing)
+    assert counted
