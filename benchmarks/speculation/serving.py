@@ -9,7 +9,7 @@ from benchmarks.speculation.visits import Load, Visit, acceptance_of
 from dflash.config import EngineLimits
 from dflash.drafters.base import Drafter
 from dflash.engine import Engine
-from dflash.plan import FixedPlanner
+from dflash.plan import FixedPlanner, Planner
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.runner import Runner
 
@@ -24,11 +24,17 @@ class Server:
         self._drafters = drafters
 
     def visit(
-        self, prompts: Sequence[Sequence[int]], load: Load, arm: Arm, round_index: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        load: Load,
+        arm: Arm,
+        round_index: int,
+        planner: Planner | None = None,
     ) -> Visit:
         """Serve every prompt and return what was seen.
 
-        The prefix cache is off: a later arm must not find what an earlier one has computed.
+        Where a planner is given it decides, and the arm is only a name. The prefix cache is off: a
+        later arm must not find what an earlier one has computed.
 
         Raises:
             StepFailedError: Target or drafter failed: what is left is no speed of theirs.
@@ -38,7 +44,7 @@ class Server:
             EngineLimits(max_num_seqs=load.concurrency, max_num_batched_tokens=_MAX_BATCHED_TOKENS),
             prefix_caching=False,
             drafters=self._drafters,
-            planner=FixedPlanner(arm.plan),
+            planner=planner or FixedPlanner(arm.plan),
         )
         requests = [
             GenerateRequest(
