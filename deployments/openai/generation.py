@@ -173,6 +173,7 @@ def generate_request(
             max_tokens=_max_tokens(body, len(prompt_token_ids), card.max_model_len, prompt_param),
             sampling=_sampling_params(body, num_logprobs, card.vocab_size),
             seed=new_seed() if body.seed is None else body.seed,
+            max_draft_length=body.speculation and body.speculation.max_draft_length,
         )
     except RequestError as error:
         raise RefusedError(_as_api_error(error, prompt_param)) from error

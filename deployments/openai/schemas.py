@@ -27,7 +27,6 @@ UNSUPPORTED: Mapping[str, str] = {
     "json_schema": "output cannot be constrained to a grammar",
     "regex": "output cannot be constrained to a grammar",
     "ebnf": "output cannot be constrained to a grammar",
-    "speculation": "it is set for the whole server, by engine.speculation, not by a request",
     "use_beam_search": "tokens are sampled, not searched",
     "prompt_logprobs": "log-probabilities are of generated tokens only",
     "suffix": "the model does not fill in the middle",
@@ -119,6 +118,21 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
+class SpeculationField(BaseModel):
+    """How far drafts may go for one request: less than the server would, never more."""
+
+    # A slip in here would let drafts go on that someone wanted off.
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    mode: Literal["auto", "off"] = "auto"
+    max_draft_len: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def max_draft_length(self) -> int | None:
+        """Most draft tokens to verify in a step; None leaves it to the server."""
+        return 0 if self.mode == "off" else self.max_draft_len
+
+
 class GenerationBody(BaseModel):
     """Fields that both endpoints share."""
 
@@ -145,6 +159,7 @@ class GenerationBody(BaseModel):
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
     user: str | None = None
+    speculation: SpeculationField | None = None
 
 
 class Message(BaseModel):

@@ -191,7 +191,6 @@ def test_two_different_budgets_are_refused(http: httpx.Client):
         ("functions", [{}]),
         ("guided_json", {"type": "object"}),
         ("structured_outputs", {"regex": "a"}),
-        ("speculation", {"mode": "off"}),
         ("suffix", "auto"),
         ("grammar", "auto"),
         ("guided_regex", "none"),
@@ -216,6 +215,43 @@ def test_what_would_change_the_answer_and_is_not_served_is_refused_by_name(
     for answer in (chat(http, **{field: value}), complete(http, **{field: value})):
         error = error_of(answer)
         assert (error["code"], error["param"]) == ("unsupported_parameter", field)
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        (None, None),
+        ({}, None),
+        ({"mode": "auto"}, None),
+        ({"mode": "off"}, 0),
+        ({"mode": "off", "max_draft_len": 3}, 0),
+        ({"max_draft_len": 0}, 0),
+        ({"mode": "auto", "max_draft_len": 4}, 4),
+    ],
+)
+def test_a_request_says_how_far_drafts_may_go(
+    server: FakeServer, http: httpx.Client, asked: object, most: int | None
+):
+    assert chat(http, speculation=asked).status_code == 200
+    assert complete(http, speculation=asked).status_code == 200
+    assert [request.max_draft_length for request in server.loop.submitted[-2:]] == [most] * 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "off",
+        False,
+        {"mode": "fast"},
+        {"max_draft_len": -1},
+        {"max_draft_len": 1.5},
+        {"max_draft_length": 0},
+    ],
+)
+def test_a_slip_in_what_drafts_may_do_is_refused(http: httpx.Client, asked: object):
+    for answer in (chat(http, speculation=asked), complete(http, speculation=asked)):
+        error = error_of(answer)
+        assert (error["code"], error["param"]) == ("invalid_parameter", "speculation")
 
 
 def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client):
