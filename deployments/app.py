@@ -9,8 +9,9 @@ from ray.serve.schema import LoggingConfig
 
 from deployments.config import ServeArgs, serve_args_from
 from deployments.ingress import INGRESS_NAME, Ingress, ReportToIngresses
-from deployments.replica import EngineOpener, EngineReplica, open_engine
+from deployments.replica import EngineOpener, EngineReplica, OnOutputs, OnProgress, RunningEngine
 from deployments.wire import LoadReport
+from dflash.config import EngineConfig
 
 ENGINE_NAME = "Engine"
 
@@ -22,6 +23,15 @@ def build(args: dict[str, Any]) -> Application:
         ConfigError: A key is unknown or a value cannot work; all problems are in the message.
     """
     return assemble(serve_args_from(args), open_engine, ReportToIngresses())
+
+
+def open_engine(
+    config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
+) -> RunningEngine:
+    """Open the real engine; only a replica imports torch."""
+    from deployments.engine_start import open_engine
+
+    return open_engine(config, on_progress, on_outputs)
 
 
 def assemble(

@@ -27,6 +27,8 @@ from dflash.errors import (
 from dflash.request import GenerateRequest, TokenOutput
 
 if TYPE_CHECKING:
+    from deployments.control import PolicyPlanner
+
     # Both import torch, which the ingress does without.
     from dflash.engine import Engine
     from dflash.loop import EngineLoop
@@ -50,10 +52,11 @@ class EngineUnhealthyError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
-    """A loaded engine and the thread that runs it."""
+    """A loaded engine, the thread that runs it, and the policy it asks where it has one."""
 
     engine: "Engine"
     loop: "EngineLoop"
+    planner: "PolicyPlanner | None" = None
 
 
 class EngineOpener(Protocol):
@@ -64,23 +67,6 @@ class EngineOpener(Protocol):
     ) -> RunningEngine:
         """Return the running engine."""
         ...
-
-
-def open_engine(
-    config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
-) -> RunningEngine:
-    """Load the configured model and start its engine.
-
-    Raises:
-        EngineError: The configuration, the checkpoint or the cache folder cannot be used.
-    """
-    from dflash.load import load_engine
-    from dflash.loop import EngineLoop
-
-    engine = load_engine(config, on_progress)
-    loop = EngineLoop(engine, on_outputs)
-    loop.start()
-    return RunningEngine(engine, loop)
 
 
 class EngineReplica:

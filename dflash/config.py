@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final, Literal
 
 from dflash.errors import ConfigError
 
 EMBEDDED_MODEL = "smollm2-135m-instruct"
 AUTO_DRAFTER = "auto"
+AUTO_LENGTH: Final = "auto"
 # Slots of the longest draft block: it has to fit one page.
 MAX_BLOCK_SIZE = 16
 
@@ -97,25 +99,27 @@ class SpeculationConfig:
         drafter: A folder or a hub id of a drafter's checkpoint, or several of them, each of a kind
             of its own: the first drafts as the engine starts. ``auto`` takes the embedded model's
             own, where that is served and they fit; None takes none.
-        draft_length: Draft tokens verified for each request and step; 0 decodes plainly.
+        draft_length: Draft tokens verified for each request and step; 0 decodes plainly. ``auto``
+            leaves drafter and length to the policy, which decides every few steps.
     """
 
     drafter: str | tuple[str, ...] | None = AUTO_DRAFTER
-    draft_length: int = 0
+    draft_length: int | Literal["auto"] = AUTO_LENGTH
 
     def __post_init__(self) -> None:
-        if not 0 <= self.draft_length < MAX_BLOCK_SIZE:
+        length = self.draft_length
+        if length != AUTO_LENGTH and not 0 <= length < MAX_BLOCK_SIZE:
             raise ConfigError(
-                f"engine.speculation.draft_length must be in [0, {MAX_BLOCK_SIZE - 1}], got "
-                f"{self.draft_length}"
+                f"engine.speculation.draft_length must be in [0, {MAX_BLOCK_SIZE - 1}] or "
+                f"{AUTO_LENGTH!r}, got {length}"
             )
         if self.drafter == ():
             raise ConfigError(
                 "engine.speculation.drafter is an empty list; name a drafter, or null for none"
             )
-        if self.draft_length and self.drafter is None:
+        if length not in (0, AUTO_LENGTH) and self.drafter is None:
             raise ConfigError(
-                f"engine.speculation.draft_length is {self.draft_length}, but there is no drafter; "
+                f"engine.speculation.draft_length is {length}, but there is no drafter; "
                 "name one in engine.speculation.drafter, or set draft_length to 0"
             )
 

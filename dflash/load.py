@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from dflash.cache_folder import cache_dir_from
-from dflash.config import Dtype, EngineConfig, Exactness, SpeculationConfig
+from dflash.config import AUTO_LENGTH, Dtype, EngineConfig, Exactness, SpeculationConfig
 from dflash.drafters.base import Drafter
 from dflash.drafters.choice import (
     ChosenDrafter,
@@ -78,7 +78,16 @@ class LoadedModels:
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
     """Return an engine ready to step; arguments and errors are those of `load_models`."""
-    models = load_models(config, on_progress)
+    return engine_of(load_models(config, on_progress), config)
+
+
+def engine_of(models: LoadedModels, config: EngineConfig) -> Engine:
+    """Return an engine of loaded models; where the policy is to plan, it decodes plainly for now.
+
+    Args:
+        models: Loaded with the same settings.
+        config: The settings.
+    """
     target = models.target
     return Engine(
         target.runner,
@@ -94,7 +103,9 @@ def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> 
 
 def _first_arm(models: LoadedModels) -> Arm:
     length = models.speculation.draft_length
-    return Arm(models.drafters[0].facts.name, length) if length else PLAIN
+    if length == AUTO_LENGTH or length == 0:
+        return PLAIN
+    return Arm(models.drafters[0].facts.name, length)
 
 
 def load_target(config: EngineConfig, on_progress: OnProgress | None = None) -> LoadedTarget:

@@ -1,6 +1,7 @@
 """Whether a loaded engine speculates, with which drafter, and what that rests on."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,12 @@ class SpeculationReport:
     Attributes:
         drafter: Name of the drafter that drafts as the engine starts; None where there is none.
         draft_length: Draft tokens verified for each request and step, as the engine starts; 0
-            decodes plainly.
+            decodes plainly, ``auto`` leaves it to the policy.
         detail: One sentence: which drafter drafts and with what block, or why none does.
         drafters: All that are in memory; a plan may switch between them at any step.
     """
 
     drafter: str | None
-    draft_length: int
+    draft_length: int | Literal["auto"]
     detail: str
     drafters: tuple[DrafterReport, ...] = ()

@@ -4,8 +4,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from dflash.config import AUTO_DRAFTER, EMBEDDED_MODEL, EngineConfig
+from dflash.config import AUTO_DRAFTER, AUTO_LENGTH, EMBEDDED_MODEL, EngineConfig
 from dflash.drafters.base import Drafter
 from dflash.drafters.checkpoint import DrafterCheckpoint
 from dflash.drafters.load import open_bound_drafter
@@ -42,7 +43,7 @@ class ChosenDrafter:
 
 
 def report_of(
-    loaded: Sequence[tuple[ChosenDrafter, Drafter]], draft_length: int
+    loaded: Sequence[tuple[ChosenDrafter, Drafter]], draft_length: int | Literal["auto"]
 ) -> SpeculationReport:
     """Return what is said of drafters once they are loaded.
 
@@ -51,20 +52,27 @@ def report_of(
         draft_length: As the settings have it; that drafter's reach bounds it.
     """
     (first, drafter), *others = loaded
-    length = min(draft_length, drafter.facts.max_draft_length)
-    asked = f"engine.speculation.draft_length is {draft_length}"
-    if length == 0:
-        use = f"loaded, and not used: {asked}"
-    elif length < draft_length:
-        use = f"{length} draft tokens a request and step: {asked}, over its reach"
-    else:
-        use = f"{length} draft tokens a request and step"
+    length, use = _length_in_force(drafter, draft_length)
     beside = "".join(f"; beside it {other.described}" for other, _ in others)
     drafters = tuple(
         DrafterReport(chosen.name, each.facts.name, each.facts.max_draft_length)
         for chosen, each in loaded
     )
     return SpeculationReport(first.name, length, f"{first.described}; {use}{beside}", drafters)
+
+
+def _length_in_force(
+    drafter: Drafter, draft_length: int | Literal["auto"]
+) -> tuple[int | Literal["auto"], str]:
+    """Return how far a drafter drafts as the engine starts, and the words for it."""
+    if draft_length == AUTO_LENGTH:
+        return draft_length, "the policy decides who drafts how far"
+    length = min(draft_length, drafter.facts.max_draft_length)
+    asked = f"engine.speculation.draft_length is {draft_length}"
+    if length == 0:
+        return length, f"loaded, and not used: {asked}"
+    use = f"{length} draft tokens a request and step"
+    return length, f"{use}: {asked}, over its reach" if length < draft_length else use
 
 
 def chosen_drafters(config: EngineConfig, target: Checkpoint) -> tuple[ChosenDrafter, ...] | str:

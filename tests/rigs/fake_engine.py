@@ -191,7 +191,7 @@ class FakeLoop:
 def open_fake(
     config: EngineConfig, on_progress: OnProgress, on_outputs: OnOutputs
 ) -> RunningEngine:
-    """Open a fake engine, as `deployments.replica.open_engine` opens the real one."""
+    """Open a fake engine, as `deployments.engine_start.open_engine` opens the real one."""
     on_progress("pretend", 0.5)
     folder = Path(tempfile.mkdtemp(prefix="fake-model-"))
     tokenizer = write_tokenizer(folder)
