@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from deployments.policy_status import PolicyStatus
 from deployments.request_history import RequestHistory
 from deployments.step_times import StepTimes
 from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, PlanSignals
+from dflash.profile import SHORT_CONTEXT
 from dflash.stats import DrafterStats, StepStats
 from policy.arms import Arm as PolicyArm
+from policy.break_even import break_even
 from policy.controller import decide
 from policy.decision import Decision, Plan, Residency, first_decision
 from policy.limits import Limits
@@ -109,6 +112,23 @@ class PolicyPlanner:
         if num_drafting is None:
             return self._draft_plan
         return _thinned(self._draft_plan, signals.decoding[num_drafting:])
+
+    def status(self) -> PolicyStatus:
+        """Return what is in force; may be called from any thread."""
+        decision, terms, surroundings = self._decision, self._terms, self.surroundings
+        now_s, pin = self._clock(), surroundings.pin
+        state = decision.state
+        return PolicyStatus(
+            arm=decision.plan.arm.name,
+            reason=str(decision.reason),
+            break_even=break_even(state, terms, self._num_context_tokens or SHORT_CONTEXT, now_s),
+            max_concurrency=dict(surroundings.limits.max_concurrency),
+            memory=str(state.governor.level),
+            drifts=state.corrections.drifts(),
+            pinned_by=pin.author if pin is not None and now_s < pin.expires_s else None,
+            num_errors=self.num_errors,
+            last_error=self.last_error,
+        )
 
     def _is_due(self, signals: PlanSignals) -> bool:
         """Return whether to decide: after a few steps, or at once where something happened."""

@@ -167,6 +167,7 @@ class EngineReplica:
     def status(self) -> EngineStatus:
         """Return how this replica is; waits for no step."""
         health, counts = self._loop.health(), self._loop.snapshot()
+        planner = self._require_running().planner
         return EngineStatus(
             is_healthy=health.is_healthy,
             sentence=health.sentence,
@@ -180,6 +181,7 @@ class EngineReplica:
             num_preemptions=counts.num_preemptions,
             limits=self._engine.limits,
             user_config_problem=self._user_config_problem,
+            policy=planner and planner.status(),
             room=room_of_this_replica(),
         )
 

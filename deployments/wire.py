@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from deployments.openai.errors import ApiError
+from deployments.policy_status import PolicyStatus
 from deployments.room import Room
 from dflash.config import EngineLimits
 from dflash.request import TokenLogprobs
@@ -99,6 +100,7 @@ class EngineStatus:
         num_preemptions: Requests put back to the queue for want of pages.
         limits: The limits in force.
         user_config_problem: Why the last ``user_config`` was not taken; None where it was.
+        policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.
     """
 
@@ -114,4 +116,5 @@ class EngineStatus:
     num_preemptions: int
     limits: EngineLimits
     user_config_problem: str | None
+    policy: PolicyStatus | None = None
     room: Room | None = None

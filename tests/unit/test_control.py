@@ -220,3 +220,15 @@ def test_the_engine_gives_the_same_ids_whatever_the_policy_does():
     planner = made()
     assert answers(planner) == answers(None)
     assert planner.num_errors == 0
+
+
+def test_its_status_says_what_runs_and_up_to_where_it_would_pay():
+    clock = Clock()
+    limits = Limits({"dflash2": 2})
+    planner = made(clock, surroundings=Surroundings(limits))
+    drive_steps(planner, clock, 60, rows=2)
+    status = planner.status()
+    assert (status.arm, status.pinned_by, status.num_errors) == ("dflash2:7", None, 0)
+    # Its drafts were all right: it pays at every load that was measured. Of mtp nothing is known.
+    assert status.break_even["dflash2"] == 16
+    assert status.max_concurrency == {"dflash2": 2}

@@ -1,0 +1,33 @@
+"""What the policy does now, for people: its arm, its reason, and what it would take to change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from policy.correction import Drift
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStatus:
+    """The policy of one replica.
+
+    Attributes:
+        arm: What runs, such as ``dflash2:7``.
+        reason: Why, or what keeps a better one back.
+        break_even: Most requests at which each drafter pays, by what is known now.
+        max_concurrency: The operator's own limits, beside it.
+        memory: How short memory is.
+        drifts: Where the table of step times is wrong, the worst first.
+        pinned_by: Whose pin is in force; None where the law decides.
+        num_errors: Decisions that failed; the plan before them stayed.
+        last_error: What the last of them raised.
+    """
+
+    arm: str
+    reason: str
+    break_even: Mapping[str, int]
+    max_concurrency: Mapping[str, int]
+    memory: str
+    drifts: tuple[Drift, ...]
+    pinned_by: str | None
+    num_errors: int
+    last_error: str | None
