@@ -10,7 +10,7 @@ from typing import Any
 
 from dflash.cache_folder import explained
 from dflash.engine import Engine
-from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, Profile, StepTime, profile
+from dflash.profile import LONG_CONTEXT, Profile, StepTime, profile
 from policy.arms import PLAIN, Ladder, Rungs
 from policy.cost import CostGrid, CostTable, rising_grid
 
@@ -90,25 +90,27 @@ def times_from(found: Profile, ladder: Ladder) -> StepTimes:
     The long context was measured with one number of rows: what its tokens add is attention, and
     linear in rows and tokens. Live steps correct the rest.
     """
-    slopes = _slopes(found.times)
+    contexts = [time.num_context_tokens for time in found.times]
+    short, slopes = min(contexts), _slopes(found.times)
     grids, keeping = {}, {}
     for name in (PLAIN, *ladder.names):
         times = [time for time in found.times if time.drafter == name]
         drafting = [time for time in times if (time.draft_length > 0) == (name != PLAIN)]
-        grids[name] = _grid(drafting, slopes)
+        grids[name] = _grid(drafting, short, slopes)
         if name != PLAIN:
-            keeping[name] = _grid([time for time in times if time.draft_length == 0], slopes)
+            kept = [time for time in times if time.draft_length == 0]
+            keeping[name] = _grid(kept, short, slopes)
     return StepTimes(CostTable(grids, found.prefill_s), keeping, ladder)
 
 
-def _grid(times: list[StepTime], slopes: Mapping[tuple[str, int], float]) -> CostGrid:
+def _grid(times: list[StepTime], short: int, slopes: Mapping[tuple[str, int], float]) -> CostGrid:
     medians: dict[tuple[int, int, int], float] = {}
     for time in times:
-        if time.num_context_tokens != SHORT_CONTEXT:
+        if time.num_context_tokens != short:
             continue
         rows, width = time.num_rows, time.draft_length
-        added = slopes.get((time.drafter, width), 0.0) * rows * (LONG_CONTEXT - SHORT_CONTEXT)
-        medians[rows, width, SHORT_CONTEXT] = time.seconds
+        added = slopes.get((time.drafter, width), 0.0) * rows * (LONG_CONTEXT - short)
+        medians[rows, width, short] = time.seconds
         medians[rows, width, LONG_CONTEXT] = time.seconds + added
     rows, widths, contexts = (sorted({key[axis] for key in medians}) for axis in range(3))
     return rising_grid(rows, widths, contexts, medians)
@@ -117,16 +119,17 @@ def _grid(times: list[StepTime], slopes: Mapping[tuple[str, int], float]) -> Cos
 def _slopes(times: tuple[StepTime, ...]) -> dict[tuple[str, int], float]:
     """Return what a token more of one request adds to a step, seconds, by drafter and length."""
     short = {
-        (time.drafter, time.draft_length, time.num_rows): time.seconds
+        (time.drafter, time.draft_length, time.num_rows): time
         for time in times
-        if time.num_context_tokens == SHORT_CONTEXT
+        if time.num_context_tokens != LONG_CONTEXT
     }
     slopes = {}
     for time in times:
         if time.num_context_tokens == LONG_CONTEXT:
             before = short[time.drafter, time.draft_length, time.num_rows]
-            tokens = time.num_rows * (LONG_CONTEXT - SHORT_CONTEXT)
-            slopes[time.drafter, time.draft_length] = max(0.0, time.seconds - before) / tokens
+            tokens = time.num_rows * (LONG_CONTEXT - before.num_context_tokens)
+            added_s = max(0.0, time.seconds - before.seconds)
+            slopes[time.drafter, time.draft_length] = added_s / tokens
     return slopes
 
 

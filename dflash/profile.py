@@ -12,12 +12,12 @@ from dflash.request import GenerateRequest, SamplingParams
 from dflash.stats import StepStats
 
 SHORT_CONTEXT, LONG_CONTEXT = 128, 1024
-"""Tokens of a request that decodes, in the two contexts a table knows."""
+"""Tokens of a request that decodes, in the two contexts a table knows where there is room."""
 _NUM_ROUNDS = 5
 # Long prompts take long to compute; what attention adds is linear in rows and tokens.
 _MOST_LONG_ROWS = 8
-# Prompts start shorter than the context they are measured for, since they grow.
-_GROWTH = 48
+# Prompts start shorter than the context they are measured for, since they grow; at most so far.
+_GROWTH, _MOST_GROWTH = 48, 192
 _MOST_PREFILL_STEPS = 10_000
 
 
@@ -74,13 +74,19 @@ def profile(
         on_progress: Told the share that is done.
 
     Raises:
-        ProfileError: A step failed, or the pages do not hold even one request of the short context.
+        ProfileError: A step failed, or there is no room for even one short request.
     """
-    most_rows = min(most_rows, engine.limits.max_num_seqs, _most_rows(engine, SHORT_CONTEXT))
+    short = min(SHORT_CONTEXT, engine.facts.max_model_len + _GROWTH - _MOST_GROWTH)
+    if short <= _GROWTH:
+        raise ProfileError(
+            f"engine.max_model_len is {engine.facts.max_model_len}, and requests that are measured "
+            f"grow to {_MOST_GROWTH + 1}; raise it"
+        )
+    most_rows = min(most_rows, engine.limits.max_num_seqs, _most_rows(engine, short))
     if most_rows == 0:
         raise ProfileError("the pages do not hold a request; raise engine.kv_cache.memory_gib")
     long_rows = min(_MOST_LONG_ROWS, most_rows, _most_rows(engine, LONG_CONTEXT))
-    loads = [(rows, SHORT_CONTEXT) for rows in row_counts(most_rows)]
+    loads = [(rows, short) for rows in row_counts(most_rows)]
     if long_rows:
         loads.append((long_rows, LONG_CONTEXT))
     total = sum(rows * context for rows, context in loads)
@@ -95,11 +101,10 @@ def profile(
 
 
 def _most_rows(engine: Engine, num_context_tokens: int) -> int:
-    facts = engine.facts
-    most = num_context_tokens + 4 * _GROWTH
-    if facts.max_model_len < most:
+    most = num_context_tokens - _GROWTH + _MOST_GROWTH
+    if engine.facts.max_model_len < most:
         return 0
-    return facts.num_pages // engine.kv_cache.num_pages_for(most)
+    return engine.facts.num_pages // engine.kv_cache.num_pages_for(most)
 
 
 class _Bench:

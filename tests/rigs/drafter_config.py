@@ -11,11 +11,17 @@ from tests.rigs.tiny_checkpoint import TINY_CONFIG, write_tiny_checkpoint
 TARGET = model_config_from_json(TINY_CONFIG)
 
 
-def drafter_config(folder: Path) -> EngineConfig:
-    """Write a tiny target, and a drafter for it in the folder ``drafter`` beside it."""
-    write_tiny_drafter(folder / "drafter", TinyDrafter(), TARGET)
+def drafter_config(folder: Path, **changes: object) -> EngineConfig:
+    """Write a tiny target, and a drafter for it in the folder ``drafter`` beside it.
+
+    Args:
+        folder: Where.
+        changes: Of the target's config.
+    """
+    target = TINY_CONFIG | changes
+    write_tiny_drafter(folder / "drafter", TinyDrafter(), model_config_from_json(target))
     return EngineConfig(
-        model=str(write_tiny_checkpoint(folder / "model")),
+        model=str(write_tiny_checkpoint(folder / "model", config=target)),
         dtype=Dtype.FLOAT32,
         num_threads=1,
         cache_dir=str(folder / "cache"),

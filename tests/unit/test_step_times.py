@@ -19,9 +19,9 @@ from tests.rigs.step_times import LADDER, measured, step_s, step_times
 LENGTHS = {"dflash2": (1, 7), "mtp": (2,)}
 
 
-def idle(num_pages: int = 600, **scripts) -> Engine:
+def idle(num_pages: int = 600, max_model_len: int = 2048, **scripts) -> Engine:
     """Return an engine whose drafters say the same of every row, unless a script says more."""
-    model = HashLM(num_pages=num_pages, max_model_len=2048)
+    model = HashLM(num_pages=num_pages, max_model_len=max_model_len)
     drafters = [
         ScriptDrafter(
             model.facts,
@@ -72,6 +72,14 @@ def test_pages_for_a_few_rows_are_enough_and_for_none_are_not():
     }
     with pytest.raises(ProfileError, match=r"engine\.kv_cache\.memory_gib"):
         profile(idle(num_pages=8), LENGTHS, 64, nothing)
+
+
+def test_a_model_of_few_positions_is_measured_with_what_it_has():
+    found = profile(idle(max_model_len=256), LENGTHS, 2, nothing)
+    assert {time.num_context_tokens for time in found.times} == {112}
+    assert times_from(found, ladder_of(idle())).costs.grids[PLAIN].contexts == (112, LONG_CONTEXT)
+    with pytest.raises(ProfileError, match=r"engine\.max_model_len is 192"):
+        profile(idle(max_model_len=192), LENGTHS, 2, nothing)
 
 
 def test_a_drafter_that_fails_is_no_table_and_leaves_the_engine_idle():

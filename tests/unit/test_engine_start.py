@@ -1,0 +1,73 @@
+"""Starting an engine: step times measured once, the policy in charge, plain decoding without."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployments import engine_start
+from deployments.control import PolicyPlanner
+from deployments.engine_start import open_engine
+from deployments.replica import RunningEngine
+from dflash.config import AUTO_LENGTH, EngineConfig, KVCacheConfig
+from dflash.errors import ProfileError
+from tests.rigs.drafter_config import drafter_config, with_drafter
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> EngineConfig:
+    config = drafter_config(tmp_path, max_position_embeddings=512)
+    config = replace(config, kv_cache=KVCacheConfig(memory_gib=0.02))
+    return with_drafter(config, config.speculation.drafter, AUTO_LENGTH)
+
+
+@pytest.fixture
+def opened():
+    """Opens engines, and ends them."""
+    running: list[RunningEngine] = []
+
+    def start(config: EngineConfig, phases: list[tuple[str, float]]) -> RunningEngine:
+        running.append(open_engine(config, lambda *phase: phases.append(phase), lambda _: None))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.loop.stop()
+
+
+def test_auto_measures_once_and_puts_the_policy_in_charge(config, opened, monkeypatch):
+    phases: list[tuple[str, float]] = []
+    first = opened(config, phases)
+    assert isinstance(first.planner, PolicyPlanner)
+    assert first.engine.speculation.draft_length == AUTO_LENGTH
+    shares = [share for _, share in phases]
+    assert shares == sorted(shares)
+    assert sum(phase == "measuring step times" for phase, _ in phases) > 1
+
+    monkeypatch.setattr("deployments.step_times.profile", _never)
+    again = opened(config, [])
+    assert again.planner.status().arm == "plain"
+
+
+def test_a_fixed_length_asks_no_policy_and_measures_nothing(config, opened, monkeypatch):
+    monkeypatch.setattr("deployments.step_times.profile", _never)
+    fixed = opened(with_drafter(config, config.speculation.drafter, 2), [])
+    assert fixed.planner is None
+    assert fixed.engine.speculation.draft_length == 2
+    assert opened(with_drafter(config, None, AUTO_LENGTH), []).planner is None
+
+
+def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monkeypatch):
+    def fails(*_):
+        raise ProfileError("a step failed: no such kernel")
+
+    monkeypatch.setattr(engine_start, "step_times_of", fails)
+    running = opened(config, [])
+    assert running.planner is None
+    said = running.engine.speculation
+    assert said.draft_length == 0
+    assert "no such kernel" in said.detail
+
+
+def _never(*_):
+    raise AssertionError("nothing is to be measured")
