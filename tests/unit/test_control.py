@@ -6,7 +6,9 @@ import pytest
 
 from benchmarks.rigs.drive import Drive
 from deployments import control
-from deployments.control import PolicyPlanner, Surroundings, draft_plan, sample_of
+from deployments.control import PolicyPlanner
+from deployments.engine_plan import draft_plan
+from deployments.observation import Surroundings, sample_of
 from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.stats import DrafterStats, EngineCounts, Grades, StepStats
@@ -140,7 +142,7 @@ def test_in_a_trial_only_a_few_draft_whoever_comes_meanwhile():
         planner.decision, plan=Plan(PolicyArm("mtp", 2), num_drafting=4, num_graded=4)
     )
     planner._draft_plan = draft_plan(planner.decision.plan)
-    plan = planner.plan(signals(decoding(9), planner._last))
+    plan = planner.plan(signals(decoding(9), planner._observation._last))
     lengths = [plan.arm_for(f"r{index}").draft_length for index in range(9)]
     assert lengths == [2, 2, 2, 2, 0, 0, 0, 0, 0]
 

@@ -1,0 +1,34 @@
+"""A plan of the policy as the engine takes it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dflash.plan import PLAIN, Arm, Decoding, DraftPlan
+from policy.decision import Plan, Residency
+
+
+def draft_plan(plan: Plan) -> DraftPlan:
+    """Return a plan of the policy as the engine takes it."""
+    drafter = plan.arm.drafter
+    warm = {name for name, kept in plan.residency.items() if kept is Residency.WARM}
+    if not plan.arm.is_plain:
+        warm.add(drafter)
+    return DraftPlan(
+        arm=_engine_arm(drafter, plan.arm.draft_length),
+        by_request={
+            request_id: _engine_arm(drafter, length)
+            for request_id, length in plan.by_request.items()
+        },
+        warm=frozenset(warm),
+        num_graded=plan.num_graded,
+    )
+
+
+def _engine_arm(drafter: str, draft_length: int) -> Arm:
+    return Arm(drafter, draft_length) if draft_length else PLAIN
+
+
+def thinned(plan: DraftPlan, others: Sequence[Decoding]) -> DraftPlan:
+    """Return a plan in which these requests decode plainly."""
+    plainly = dict.fromkeys((request.request_id for request in others), PLAIN)
+    return replace(plan, by_request={**plan.by_request, **plainly})

@@ -1,0 +1,147 @@
+"""What the policy is told: the steps since its last look, the requests, and what is around."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from deployments.request_history import RequestHistory
+from deployments.step_times import StepTimes
+from dflash.plan import Decoding, PlanSignals
+from dflash.stats import DrafterStats, StepStats
+from policy.arms import Arm
+from policy.limits import Limits
+from policy.pins import Pin
+from policy.readings import MemoryReading
+from policy.signals import DrafterCondition, PoolSignal, Signals, StepSample
+
+# Steps between two looks where nothing sudden happens.
+_NUM_STEPS = 4
+# So many more requests than at the last look call for another at once.
+_JUMP_FACTOR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What changes from outside between two steps. Replaced whole, from any thread.
+
+    Attributes:
+        limits: The operator's bounds.
+        reading: Device memory, as last read.
+        pin: The pin in force; its end is on the clock of the signals.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    reading: MemoryReading = field(default_factory=MemoryReading)
+    pin: Pin | None = None
+
+
+class Observation:
+    """Gathers the engine's steps until someone looks at them.
+
+    Attributes:
+        num_context_tokens: Mean tokens of the requests that decoded last.
+    """
+
+    def __init__(
+        self,
+        times: StepTimes,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """Start with nothing seen.
+
+        Args:
+            times: What contexts cost.
+            clock: Seconds that never go back.
+            draw: Uniform numbers in [0, 1).
+        """
+        self.num_context_tokens = 0
+        self._times, self._clock, self._draw = times, clock, draw
+        self._requests = RequestHistory()
+        self._steps: list[StepSample] = []
+        self._last: StepStats | None = None
+        self._num_rows = 0
+
+    def see(self, signals: PlanSignals, arm: Arm) -> bool:
+        """Enter the step that was computed last; return whether to look now.
+
+        After a few steps, or at once where something happened.
+
+        Args:
+            signals: What the engine says before its next step.
+            arm: What was asked of the step before.
+        """
+        if self._last is not None and signals.last is not self._last:
+            self._steps.append(sample_of(signals.last, arm, self.num_context_tokens))
+        self._last = signals.last
+        self.num_context_tokens = _mean_tokens(signals.decoding)
+        self._requests.see(signals.decoding)
+        has_jumped = len(signals.decoding) > _JUMP_FACTOR * self._num_rows + _NUM_STEPS
+        was_preempted = bool(self._steps) and self._steps[-1].num_preempted > 0
+        return len(self._steps) >= _NUM_STEPS or has_jumped or was_preempted
+
+    def look(self, signals: PlanSignals, surroundings: Surroundings) -> Signals:
+        """Return what the policy is told now, and begin anew."""
+        steps, self._steps = tuple(self._steps), []
+        counts, rows, now_s = signals.counts, len(signals.decoding), self._clock()
+        self._num_rows = rows
+        pin = surroundings.pin
+        return Signals(
+            now_s=now_s,
+            draw=self._draw(),
+            num_decoding=rows,
+            num_waiting=counts.num_waiting,
+            num_admissible=max(0, signals.max_num_seqs - counts.num_running),
+            num_prefill_tokens=sum(s.num_other_tokens for s in steps) // max(1, len(steps)),
+            num_context_tokens=self.num_context_tokens,
+            steps=steps,
+            requests=self._requests.signals(signals.decoding),
+            drafters={
+                name: DrafterCondition(
+                    catch_up_s=num_behind * self._times.costs.prefill_s,
+                    sync_s=self._times.sync_s(name, max(1, rows), self.num_context_tokens),
+                )
+                for name, num_behind in signals.num_behind.items()
+            },
+            pool=PoolSignal(counts.num_pages_total, counts.num_pages_used, signals.page_size),
+            reading=surroundings.reading,
+            pin=pin if pin is not None and now_s < pin.expires_s else None,
+        )
+
+
+def sample_of(stats: StepStats, arm: Arm, num_context_tokens: int) -> StepSample:
+    """Return a step as the policy sees it.
+
+    Args:
+        stats: Its counts.
+        arm: What its plan asked for.
+        num_context_tokens: Mean tokens of the requests that decoded.
+    """
+    did = stats.by_drafter.get(arm.drafter, _DID_NOTHING)
+    grades = did.grades
+    return StepSample(
+        arm=arm,
+        num_decoding=stats.num_decoding,
+        num_draft_tokens=did.num_draft_tokens,
+        num_context_tokens=num_context_tokens,
+        num_other_tokens=stats.num_prefill_tokens + stats.num_catch_up_tokens,
+        num_emitted_tokens=stats.num_emitted_tokens,
+        num_preempted=stats.num_preempted,
+        step_time_s=stats.step_time_s,
+        graded=_sums(grades.verified_graded, grades.free_graded),
+        accepted=_sums(grades.verified_accepted, grades.free_accepted),
+        has_drafter_fault=did.num_faults > 0,
+    )
+
+
+def _mean_tokens(decoding: Sequence[Decoding]) -> int:
+    return sum(request.num_tokens for request in decoding) // max(1, len(decoding))
+
+
+def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + b for a, b in zip_longest(first, second, fillvalue=0))
+
+
+_DID_NOTHING = DrafterStats()
