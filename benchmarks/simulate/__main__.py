@@ -88,7 +88,7 @@ def _makers(truth: Truth, terms: Terms, quick: bool) -> dict[str, Callable[[], C
     makers = as_controllers(truth, terms)
     if quick:
         return makers
-    for arm in every_fixed_arm(truth):
+    for arm in every_fixed_arm(truth.ladder):
         if not arm.is_plain:
             makers.setdefault(f"always {arm.name}", lambda arm=arm: Fixed(arm))
     for name, limits in _ABLATIONS.items():

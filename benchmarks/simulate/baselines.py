@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from policy.arms import PLAIN_ARM, Arm
+from policy.arms import PLAIN_ARM, Arm, Ladder
 from policy.controller import decide
 from policy.decision import Plan, first_decision
 from policy.learning import learned
@@ -129,11 +129,11 @@ def shared_budget(truth: Truth, drafter: str) -> ByLoad:
     return ByLoad(max(map(rule, _BUDGETS), key=lambda arm_at: _mean_worth(truth, arm_at)))
 
 
-def every_fixed_arm(truth: Truth) -> Sequence[Arm]:
+def every_fixed_arm(ladder: Ladder) -> Sequence[Arm]:
     """Return plain and every rung."""
     arms = [PLAIN_ARM]
-    for rungs in truth.ladder.drafters:
-        arms += truth.ladder.arms_of(rungs.drafter, rungs.draft_lengths[-1])
+    for rungs in ladder.drafters:
+        arms += ladder.arms_of(rungs.drafter, rungs.draft_lengths[-1])
     return arms
 
 
@@ -152,7 +152,7 @@ def as_controllers(truth: Truth, terms: Terms) -> dict[str, Callable[[], Control
 
 
 def _best_at(truth: Truth, rows: int) -> Arm:
-    return max(every_fixed_arm(truth), key=lambda arm: _worth(truth, arm, rows))
+    return max(every_fixed_arm(truth.ladder), key=lambda arm: _worth(truth, arm, rows))
 
 
 def _worth(truth: Truth, arm: Arm, rows: int) -> float:

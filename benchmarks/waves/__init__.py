@@ -1,0 +1,1 @@
+"""One engine through waves of load, under the policy and under what could be there instead."""
