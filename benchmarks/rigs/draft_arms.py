@@ -23,6 +23,7 @@ from benchmarks.rigs.script_drafter import (
 )
 from benchmarks.rigs.served import LIMITS, Manner, Served, served
 from benchmarks.rigs.transcript import Transcript
+from benchmarks.rigs.unquiet_policy import UnquietPolicy
 from dflash.drafters.base import Drafter
 from dflash.plan import FixedPlanner, Planner
 from dflash.request import GenerateRequest
@@ -124,6 +125,7 @@ def scripted_arms(
         DraftArm("drafts, warm cache", ("accepted", "cached_tokens"), mixed, toggled, visits=2),
         DraftArm("two scripts, mixed in each batch", of_both, both, random_widths),
         DraftArm("two scripts, switched", (*of_both, "catch_up"), both, random_modes, visits=2),
+        DraftArm("two scripts, live policy", (*of_both, "catch_up"), both, live_policy, visits=2),
     ]
 
 
@@ -140,6 +142,11 @@ def random_widths(reach: Reach) -> Planner:
 def toggled(reach: Reach) -> Planner:
     """Plan another mode in each step."""
     return TogglingPlanner(reach)
+
+
+def live_policy(reach: Reach) -> Planner:
+    """Plan as the policy does while nothing around it stays as it is."""
+    return UnquietPolicy(reach, seed=8)
 
 
 def random_modes(reach: Reach) -> Planner:

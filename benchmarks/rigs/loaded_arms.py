@@ -6,6 +6,7 @@ from functools import cache
 from benchmarks.rigs.draft_arms import (
     DraftArm,
     full_width_of_first,
+    live_policy,
     random_modes,
     random_widths,
     toggled,
@@ -50,4 +51,5 @@ def _switched(what: str, drafters: Callable[[], Sequence[Drafter]], event: str) 
     return [
         DraftArm(f"{what}, mixed in each batch", events, drafters, random_widths),
         DraftArm(f"{what}, switched", (*events, "catch_up"), drafters, random_modes),
+        DraftArm(f"{what}, live policy", events, drafters, live_policy),
     ]

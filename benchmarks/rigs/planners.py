@@ -1,11 +1,11 @@
 """Planners that never keep to a plan: no decision about drafts may change what is emitted."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 from dflash.drafters.base import Drafter
-from dflash.plan import PLAIN, Arm, DraftPlan, PlanSignals
+from dflash.plan import PLAIN, Arm, DraftPlan, Planner, PlanSignals
 
 # Most draft tokens of one pass, by drafter.
 Reach = Mapping[str, int]
@@ -77,6 +77,20 @@ class RandomModes:
                 return full_width(draw.choice(sorted(warm)), warm)
             case _:
                 return random_arms(draw, warm, signals)
+
+
+class Alternating:
+    """Several planners; another one has its say every few steps."""
+
+    def __init__(self, planners: Sequence[Planner], seed: int) -> None:
+        self._planners, self._asked = planners, planners[0]
+        self._random = random.Random(seed)
+
+    def plan(self, signals: PlanSignals) -> DraftPlan:
+        """Return the plan of this step."""
+        if self._random.random() < _CHANGE_CHANCE:
+            self._asked = self._random.choice(self._planners)
+        return self._asked.plan(signals)
 
 
 def random_arms(draw: random.Random, reach: Reach, signals: PlanSignals) -> DraftPlan:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.rigs.hash_lm import HashLM
-from benchmarks.rigs.planners import RandomModes, reach_of
+from benchmarks.rigs.planners import Alternating, RandomModes, reach_of
 from benchmarks.rigs.random_requests import RandomRequests
 from benchmarks.rigs.registered_drafters import REGISTERED
 from benchmarks.rigs.script_drafter import (
@@ -25,6 +25,7 @@ from benchmarks.rigs.script_drafter import (
 )
 from benchmarks.rigs.serial import Answer, serial_answer
 from benchmarks.rigs.shuffled import ShuffledScheduler
+from benchmarks.rigs.unquiet_policy import UnquietPolicy
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
 from dflash.request import FinishReason, TokenLogprobs
@@ -100,11 +101,12 @@ class Storm:
             ScriptDrafter(self.model.facts, right, all_right, model=self.model, facts=each.script)
             for each in REGISTERED.values()
         ]
+        reach = reach_of(self.drafters)
         self.engine = Engine(
             spoilt(self.model),
             EngineLimits(),
             drafters=self.drafters,
-            planner=RandomModes(reach_of(self.drafters), seed),
+            planner=Alternating([RandomModes(reach, seed), UnquietPolicy(reach, seed)], seed),
         )
         self.engine.scheduler = self.scheduler = ShuffledScheduler(
             self.engine.kv_cache, EngineLimits(), seed, self.engine.scheduler.grants

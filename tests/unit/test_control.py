@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.drive import Drive
+from benchmarks.rigs.made_up_times import step_times
 from deployments import control
 from deployments.control import PolicyPlanner
 from deployments.engine_plan import draft_plan
@@ -17,7 +18,6 @@ from policy.decision import Plan, Residency
 from policy.limits import Limits
 from policy.pins import Pin
 from policy.reasons import Reason
-from tests.rigs.step_times import step_times
 
 COUNTS = EngineCounts(2, 3, 30, 10, 0, 100)
 NO_NEED = {"dflash2": 0, "mtp": 0}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.hash_lm import HashLM
+from benchmarks.rigs.made_up_times import LADDER, measured, step_s, step_times
 from benchmarks.rigs.script_drafter import SCRIPTED, ScriptDrafter
 from deployments import step_times as module
 from deployments.step_times import draft_lengths, ladder_of, step_times_of, times_from
@@ -14,7 +15,6 @@ from dflash.engine import Engine
 from dflash.errors import CacheFolderError, ProfileError
 from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, profile, row_counts
 from policy.arms import PLAIN
-from tests.rigs.step_times import LADDER, measured, step_s, step_times
 
 LENGTHS = {"dflash2": (1, 7), "mtp": (2,)}
 

@@ -6,12 +6,13 @@ from policy.arms import PLAIN, Ladder, Rungs
 
 LADDER = Ladder((Rungs("dflash2", (1, 3, 5, 7)), Rungs("mtp", (1, 2, 3))))
 _ROWS = (1, 2, 4, 8, 16)
-_DRAFTING_S = {"dflash2": 0.002, "mtp": 0.001}
+_DRAFTING_S = {"mtp": 0.001}
+_BLOCK_S = 0.002
 
 
 def step_s(drafter: str, draft_length: int, rows: int) -> float:
     """Return the seconds of a step."""
-    drafting = _DRAFTING_S.get(drafter, 0.0) * (draft_length > 0)
+    drafting = _DRAFTING_S.get(drafter, _BLOCK_S) * (draft_length > 0)
     return 0.01 + drafting + 0.0001 * rows + 0.0005 * max(0, rows * (draft_length + 1) - 32)
 
 

@@ -1,0 +1,82 @@
+"""The live policy while an operator and the machine give it no rest."""
+
+import random
+from dataclasses import replace
+
+from benchmarks.rigs.made_up_times import step_times
+from benchmarks.rigs.planners import Reach
+from deployments.control import PolicyPlanner
+from deployments.observation import Surroundings
+from deployments.step_times import draft_lengths
+from dflash.plan import DraftPlan, PlanSignals
+from dflash.stats import StepStats
+from policy.arms import PLAIN_ARM, Arm, Ladder, Rungs
+from policy.limits import Limits
+from policy.pins import ALL_REPLICAS, Pin
+from policy.readings import MemoryReading, MemoryTrouble
+
+_CHANGE_CHANCE = 0.1
+_FREE_SHARES = (0.0, 0.001, 0.01, 0.5)
+
+
+class PolicyFailedError(Exception):
+    """The policy raised; the engine would have gone on, but here that is what is looked for."""
+
+
+class UnquietPolicy:
+    """The policy over made-up step times, with other limits, pins and memory every few steps."""
+
+    def __init__(self, reach: Reach, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._ladder = Ladder(
+            tuple(Rungs(name, draft_lengths(most)) for name, most in reach.items())
+        )
+        self._now_s = 0.0
+        self._last = self._told = StepStats()
+        self._policy = PolicyPlanner(
+            step_times(self._ladder), clock=lambda: self._now_s, draw=self._random.random
+        )
+
+    def plan(self, signals: PlanSignals) -> DraftPlan:
+        """Return the policy's plan.
+
+        Raises:
+            PolicyFailedError: A decision failed.
+        """
+        # Now and then so long that probes, pins and releases are due.
+        self._now_s += self._random.choice((0.01, 0.01, 0.01, 0.01, 0.1, 40.0))
+        if self._random.random() < _CHANGE_CHANCE:
+            self._policy.surroundings = self._surroundings()
+        if signals.last is not self._last:
+            self._last = signals.last
+            # Times of its own, or two runs with one seed would differ.
+            time_s = 0.01 * self._random.choice((1.0, 1.1, 1.2, 5.0))
+            self._told = replace(signals.last, step_time_s=time_s)
+        plan = self._policy.plan(replace(signals, last=self._told))
+        if self._policy.num_errors:
+            raise PolicyFailedError(self._policy.last_error)
+        return plan
+
+    def _surroundings(self) -> Surroundings:
+        draw = self._random
+        names = self._ladder.names
+        limits = Limits(
+            max_concurrency=dict.fromkeys(names, draw.choice((0, 2, 8)))
+            if draw.random() < 0.3
+            else {},
+            max_draft_length=draw.choice((None, None, None, 0, 2)),
+            dwell_s=draw.choice((0.001, 2.0)),
+            switches_per_minute=draw.choice((6.0, 600.0)),
+        )
+        reading = MemoryReading(trouble=draw.choice(tuple(MemoryTrouble)))
+        if draw.random() < 0.7:
+            free_bytes = int(1000 * draw.choice(_FREE_SHARES))
+            reading = MemoryReading(1000, free_bytes, None, is_throttled=draw.random() < 0.2)
+        return Surroundings(limits, reading, self._pin() if draw.random() < 0.3 else None)
+
+    def _pin(self) -> Pin:
+        arms = [PLAIN_ARM]
+        for rungs in self._ladder.drafters:
+            arms += [Arm(rungs.drafter, length) for length in rungs.draft_lengths]
+        expires_s = self._now_s + self._random.choice((0.5, 100.0))
+        return Pin(self._random.choice(arms), (ALL_REPLICAS,), "a storm", "unrest", expires_s)
