@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dflash.plan import PLAIN, Arm, Decoding, DraftPlan
+from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, Release
 from policy.decision import Plan, Residency
+
+_RELEASES = {Residency.NO_CONTEXT: Release.CONTEXT, Residency.NO_WEIGHTS: Release.WEIGHTS}
 
 
 def draft_plan(plan: Plan) -> DraftPlan:
@@ -21,6 +23,9 @@ def draft_plan(plan: Plan) -> DraftPlan:
         },
         warm=frozenset(warm),
         num_graded=plan.num_graded,
+        released={
+            name: _RELEASES[kept] for name, kept in plan.residency.items() if kept in _RELEASES
+        },
     )
 
 

@@ -100,6 +100,7 @@ class Observation:
             requests=self._requests.signals(signals.decoding),
             drafters={
                 name: DrafterCondition(
+                    is_loaded=name not in signals.absent,
                     catch_up_s=num_behind * self._times.costs.prefill_s,
                     sync_s=self._times.sync_s(name, max(1, rows), self.num_context_tokens),
                 )

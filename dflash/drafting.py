@@ -12,13 +12,18 @@ from torch import Tensor
 
 from dflash.batch import Run
 from dflash.drafters.base import ContextRows, Drafter, DraftRow
+from dflash.drafters.held import HeldDrafter
 from dflash.errors import AccountingError, EngineError
 from dflash.following import Following
+from dflash.plan import Release
 from dflash.rung import Rung
 from dflash.schedule import Effort, Schedule, Turn, Verdict
 from dflash.stats import WhyPlain
 
 _logger = logging.getLogger(__name__)
+
+# Between two attempts to load weights that were given back and cannot be loaded.
+_NUM_STEPS_TO_RETRY = 1000
 
 # The draft tokens of a row, or why it has none.
 _Answer = tuple[int, ...] | Exception
@@ -64,6 +69,45 @@ class Drafting:
         self._vocab_size = vocab_size
         self._num_passes = 0
         self._logged: set[str] = set()
+        self._released: Release | None = None
+        self._num_steps_absent: int | None = None
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether its weights were to come back and could not be loaded."""
+        return self._num_steps_absent is not None
+
+    def hold(self, release: Release | None) -> bool:
+        """Give memory back, or take it again; return whether its context is lost by it."""
+        if release is self._released:
+            self._retry()
+            return False
+        had_context, self._released = self._released is None, release
+        if release is Release.WEIGHTS and isinstance(self._drafter, HeldDrafter):
+            self._drafter.release_weights()
+            self._num_steps_absent = None
+        else:
+            self._restore()
+            if release is not None:
+                self._drafter.release_context()
+        return had_context and release is not None
+
+    def _restore(self) -> None:
+        """Load the weights where they are gone; where that fails, nobody drafts with them."""
+        self._num_steps_absent = None
+        if isinstance(self._drafter, HeldDrafter):
+            try:
+                self._drafter.restore()
+            except Exception as error:  # noqa: BLE001 - logged by kind
+                self._num_steps_absent = 0
+                self._fault("come back", error)
+
+    def _retry(self) -> None:
+        """Try again to load what could not be loaded, but not in every step: it takes long."""
+        if self._num_steps_absent is not None:
+            self._num_steps_absent += 1
+            if self._num_steps_absent >= _NUM_STEPS_TO_RETRY:
+                self._restore()
 
     def propose(self, schedule: Schedule, num_graded: int) -> tuple[Schedule, Effort]:
         """Return the schedule with this drafter's draft tokens, none where the answer is no draft.

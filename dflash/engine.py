@@ -184,8 +184,12 @@ class Engine:
             scheduler.num_behind,
             scheduler.limits.max_num_seqs,
             self.facts.page_size,
+            self._ladder.absent,
         )
         planned = self._planning.plan(signals)
+        if planned.fault is None:
+            for name in self._ladder.hold(planned.plan.released):
+                scheduler.forget(name)
         schedule = self.scheduler.schedule(planned.plan)
         if not schedule.turns:
             return StepResult((), StepStats())

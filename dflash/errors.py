@@ -29,6 +29,10 @@ class PlanError(EngineError):
     """A plan asks for what the engine does not have."""
 
 
+class DrafterReleasedError(EngineError):
+    """A drafter was asked while its weights are not in memory."""
+
+
 class ProfileError(EngineError):
     """Step times could not be measured."""
 

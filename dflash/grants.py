@@ -39,6 +39,14 @@ class Grants:
         for rung in self.rungs.values():
             rung.context.lent(pages)
 
+    def forget(self, drafter: str, sequences: Iterable[Sequence]) -> None:
+        """Enter that a drafter's context is lost, of these sequences and in all pages."""
+        self.rungs[drafter].context.clear()
+        for sequence in sequences:
+            following = sequence.followed_by[drafter]
+            following.num_context = 0
+            following.tails.clear()
+
     def extend(self, table: PageTable, num_tokens: int) -> bool:
         """Grow a table as `KVCache.extend` does; its new pages hold no context."""
         count = len(table.pages)

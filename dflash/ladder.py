@@ -7,6 +7,7 @@ from torch import Tensor
 from dflash.drafters.base import Drafter
 from dflash.drafting import Drafted, Drafting
 from dflash.grants import Grants
+from dflash.plan import Release
 from dflash.schedule import Effort, Schedule, Verdict
 
 
@@ -30,6 +31,15 @@ class Ladder:
     def num_places(self) -> dict[str, int]:
         """Most draft tokens of one pass, by drafter."""
         return {name: each.facts.max_draft_length for name, each in self._drafters.items()}
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Drafters whose weights were to come back and could not be loaded."""
+        return frozenset(name for name, each in self._drafters.items() if each.is_absent)
+
+    def hold(self, released: Mapping[str, Release]) -> list[str]:
+        """Give memory back, or take it again; return whose contexts are lost by it."""
+        return [name for name, each in self._drafters.items() if each.hold(released.get(name))]
 
     def propose(self, schedule: Schedule, num_graded: int) -> Drafted:
         """Return the schedule with the draft tokens of every drafter that is asked for some."""

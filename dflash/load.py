@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from dflash.drafters.choice import (
     reason_to_go_on,
     report_of,
 )
+from dflash.drafters.held import HeldDrafter
 from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
@@ -187,7 +189,9 @@ def _loaded_drafters(
     for each in () if isinstance(chosen, str) else chosen:
         report("loading the drafter", 0.95)
         try:
-            drafter = load_drafter(each.checkpoint, target.lender, config.limits.max_num_seqs)
+            drafter = HeldDrafter(
+                partial(load_drafter, each.checkpoint, target.lender, config.limits.max_num_seqs)
+            )
         except (CheckpointError, KernelError) as error:
             reasons.append(reason_to_go_on(config, error))
         else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -36,6 +37,13 @@ class Arm:
 PLAIN: Final = Arm()
 
 
+class Release(StrEnum):
+    """What memory of a drafter is given back: that of its context, or all of it."""
+
+    CONTEXT = "context"
+    WEIGHTS = "weights"
+
+
 @dataclass(frozen=True, slots=True)
 class DraftPlan:
     """What one step may speculate. Bounds of the engine apply on top.
@@ -49,12 +57,15 @@ class DraftPlan:
         num_graded: Most sequences for which a drafter fills its whole block, where that is what it
             computes anyway, so that the tokens beyond the verified ones can be graded against
             what is emitted later.
+        released: What memory is given back, by drafter; none of them is warm. Those left out have
+            all of theirs, and get it again where it was given back.
     """
 
     arm: Arm = PLAIN
     by_request: Mapping[str, Arm] = field(default_factory=lambda: MappingProxyType({}))
     warm: frozenset[str] = frozenset()
     num_graded: int = 0
+    released: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         arms = (self.arm, *self.by_request.values())
@@ -64,6 +75,8 @@ class DraftPlan:
                 f"a plan drafts with {_listed(cold)} and keeps {_listed(self.warm)} warm; "
                 f"add {_listed(cold)} to warm"
             )
+        if gone := self.warm & set(self.released):
+            raise ValueError(f"a plan keeps {_listed(gone)} warm and releases it; do one of both")
 
     def arm_for(self, request_id: str) -> Arm:
         """Return how a request decodes."""
@@ -108,6 +121,7 @@ class PlanSignals:
         num_behind: Computed tokens that each drafter's context lacks, over all requests.
         max_num_seqs: Most requests that may run at once.
         page_size: Tokens of a page.
+        absent: Drafters whose weights were to come back and could not be loaded.
     """
 
     counts: EngineCounts
@@ -116,6 +130,7 @@ class PlanSignals:
     num_behind: Mapping[str, int] = field(default_factory=dict)
     max_num_seqs: int = 1
     page_size: int = 16
+    absent: frozenset[str] = frozenset()
 
 
 class Planner(Protocol):

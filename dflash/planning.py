@@ -53,7 +53,7 @@ class Planning:
 
     def _check(self, plan: DraftPlan) -> None:
         """Refuse a plan for drafters that are not here; what it drafts with is among the warm."""
-        unknown = sorted(plan.warm - self._drafters)
+        unknown = sorted((plan.warm | set(plan.released)) - self._drafters)
         if unknown:
             raise PlanError(
                 f"a plan names drafter {unknown[0]!r}; this engine has "

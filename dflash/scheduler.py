@@ -83,6 +83,10 @@ class Scheduler:
             self._running.remove(sequence)
             self._release(sequence)
 
+    def forget(self, drafter: str) -> None:
+        """Enter that a drafter's context is lost."""
+        self.grants.forget(drafter, (*self._running, *self._waiting))
+
     def schedule(self, plan: DraftPlan) -> Schedule:
         """Return what to compute now; no turns only where there is no sequence at all."""
         num_preempted = self._make_room()

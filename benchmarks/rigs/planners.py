@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 
 from dflash.drafters.base import Drafter
-from dflash.plan import PLAIN, Arm, DraftPlan, Planner, PlanSignals
+from dflash.plan import PLAIN, Arm, DraftPlan, Planner, PlanSignals, Release
 
 # Most draft tokens of one pass, by drafter.
 Reach = Mapping[str, int]
@@ -55,7 +55,10 @@ class TogglingPlanner:
 
 
 class RandomModes:
-    """Other drafters warm every few steps; one of them drafts for all, or each for some."""
+    """Other drafters warm every few steps; one of them drafts for all, or each for some.
+
+    Now and then none is warm, and memory of some is given back.
+    """
 
     def __init__(self, reach: Reach, seed: int) -> None:
         self._reach = self._warm = reach
@@ -70,7 +73,8 @@ class RandomModes:
         warm = self._warm
         match draw.choices(("cold", "warm", "full", "arms"), (1, 1, 3, 5))[0]:
             case "cold":
-                return DraftPlan()
+                names = draw.sample(sorted(self._reach), draw.randint(0, len(self._reach)))
+                return DraftPlan(released={name: draw.choice(tuple(Release)) for name in names})
             case "warm":
                 return DraftPlan(warm=frozenset(warm))
             case "full":

@@ -102,6 +102,11 @@ class ScriptDrafter:
             if self._model is not None:
                 self._tags[own] = features[commit.rows.start : commit.rows.stop].numpy()
 
+    def release_context(self) -> None:
+        """Hold no position and no tag any more."""
+        self._positions[:] = -1
+        self._tags[:] = 0
+
     def _prove(self, row: DraftRow) -> None:
         slots = self._slots(row.page_table, row.position)
         if not np.array_equal(self._positions[slots], np.arange(row.position)):

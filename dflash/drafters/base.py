@@ -95,6 +95,10 @@ class Drafter(Protocol):
         """
         ...
 
+    def release_context(self) -> None:
+        """Give the memory of the context's pages back; nothing is left in them."""
+        ...
+
     def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
         """Extend the context by committed tokens.
 

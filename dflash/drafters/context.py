@@ -38,6 +38,10 @@ class ContextBook:
         for page in pages:
             self._filled[page] = 0
 
+    def clear(self) -> None:
+        """Enter that no page holds any."""
+        self._filled = [0] * len(self._filled)
+
     def written(self, pages: Sequence[int], start: int, end: int) -> None:
         """Enter that the drafter now holds positions ``start`` to ``end - 1``.
 

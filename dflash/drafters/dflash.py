@@ -12,6 +12,7 @@ from dflash.drafters.config import DFlashConfig
 from dflash.drafters.dflash_program import SELECTOR_STATE
 from dflash.drafters.names import LOGITS
 from dflash.drafters.walk import Scoring, Walk, WalkInput
+from dflash.kernels.pages import KVPages
 from dflash.runner import Executor
 
 
@@ -29,6 +30,7 @@ class DFlashDrafter:
         walk: Chooses among the candidates.
         scoring: How logits become scores.
         max_runs: Scratch pages there are: most blocks of one pass. More rows take more passes.
+        pages: Hold the context.
     """
 
     config: DFlashConfig
@@ -37,6 +39,7 @@ class DFlashDrafter:
     walk: Walk
     scoring: Scoring
     max_runs: int
+    pages: KVPages
 
     @property
     def facts(self) -> DrafterFacts:
@@ -61,6 +64,10 @@ class DFlashDrafter:
             states = outputs.get(SELECTOR_STATE)
             drafts += self.walk(WalkInput(outputs[LOGITS], states, some, self.scoring))
         return drafts
+
+    def release_context(self) -> None:
+        """Give the memory of the context's pages back; nothing is left in them."""
+        self.pages.release()
 
     def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
         """Extend the context by committed tokens.

@@ -96,7 +96,9 @@ def load_drafter(
 
 
 def _mtp(config: MtpConfig, weight: DrafterWeights, target: Lender) -> MtpDrafter:
-    pages = allocate_pages(config.attention, target.num_pages, target.dtype)
+    arena = Arena()
+    pages = allocate_pages(config.attention, target.num_pages, target.dtype, arena)
+    states = arena.zeros((target.num_pages * PAGE_SIZE, config.hidden_size), target.dtype)
     # The last link of a chain from the last position lies beyond it.
     rotary = rotary_table(config.attention, target.max_model_len + config.max_draft_length)
     form = target.form.for_drafter()
@@ -119,7 +121,8 @@ def _mtp(config: MtpConfig, weight: DrafterWeights, target: Lender) -> MtpDrafte
             target_ids=weight.target_ids,
             selector=None,
         ),
-        states=Arena().zeros((target.num_pages * PAGE_SIZE, config.hidden_size), target.dtype),
+        states=states,
+        pages=pages,
     )
 
 
@@ -148,6 +151,7 @@ def _dflash(
             selector=_selector(config, weight, target.dtype),
         ),
         max_runs=max_runs,
+        pages=pages,
     )
 
 

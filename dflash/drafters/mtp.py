@@ -12,7 +12,7 @@ from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import STATE
 from dflash.drafters.names import LOGITS
 from dflash.drafters.walk import Scoring, Walk, WalkInput
-from dflash.kernels.pages import PAGE_SIZE
+from dflash.kernels.pages import PAGE_SIZE, KVPages
 from dflash.program import EMBEDDING_TAP
 from dflash.runner import Executor
 
@@ -36,6 +36,7 @@ class MtpDrafter:
         scoring: How logits become scores.
         states: What the target's last layer gave for the tokens of the context, by page and slot,
             ``[pages * 16, hidden]``.
+        pages: Hold the context, with ``states`` in the same memory.
     """
 
     config: MtpConfig
@@ -47,6 +48,7 @@ class MtpDrafter:
     walk: Walk
     scoring: Scoring
     states: Tensor
+    pages: KVPages
 
     @property
     def facts(self) -> DrafterFacts:
@@ -80,6 +82,10 @@ class MtpDrafter:
             link, states = self.next_link, outputs[STATE][kept]
             going = [going[place] for place in kept]
         return [tuple(draft) for draft in drafts]
+
+    def release_context(self) -> None:
+        """Give the memory of the context's pages back; nothing is left in them."""
+        self.pages.release()
 
     def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
         """Extend the context by committed tokens.

@@ -21,6 +21,7 @@ class Arena:
 
     def __init__(self) -> None:
         self._chunk: mmap.mmap | None = None
+        self._chunks: list[mmap.mmap] = []
         self._used_bytes = 0
 
     def zeros(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
@@ -29,6 +30,7 @@ class Arena:
         num_bytes = num_elements * dtype.itemsize
         if self._chunk is None or self._used_bytes + num_bytes > len(self._chunk):
             self._chunk = _mapped(max(num_bytes, _CHUNK_BYTES))
+            self._chunks.append(self._chunk)
             self._used_bytes = 0
         start = self._used_bytes
         self._used_bytes += -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
@@ -39,6 +41,16 @@ class Arena:
     def copy(self, tensor: Tensor) -> Tensor:
         """Return a copy of a tensor that lies in the arena."""
         return self.zeros(tensor.shape, tensor.dtype).copy_(tensor)
+
+    def release(self) -> None:
+        """Give the memory back to the system; the tensors stay, and what they held is lost.
+
+        They read as zeros until they are written again, which is also when memory is committed.
+        """
+        for chunk in self._chunks:
+            # Where the system has no such call, the memory stays committed.
+            with contextlib.suppress(AttributeError, OSError):
+                chunk.madvise(mmap.MADV_DONTNEED)
 
 
 def _mapped(num_bytes: int) -> mmap.mmap:

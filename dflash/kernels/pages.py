@@ -17,6 +17,9 @@ class KVPages:
 
     Keys are stored transposed, so that one vector holds a page's keys at one dimension.
 
+    Attributes:
+        arena: Their memory, and nothing else's; None where someone else keeps it.
+
     Shapes:
         keys: ``[layers, pages, kv_heads, head_dim, 16]`` in the engine's type.
         values: ``[layers, pages, kv_heads, 16, head_dim]``.
@@ -24,20 +27,36 @@ class KVPages:
 
     keys: Tensor
     values: Tensor
+    arena: Arena | None = None
 
     @property
     def num_pages(self) -> int:
         """Pages there are."""
         return self.keys.shape[1]
 
+    def release(self) -> None:
+        """Give their memory back to the system; what they hold is lost."""
+        if self.arena is not None:
+            self.arena.release()
 
-def allocate_pages(shape: AttentionShape, num_pages: int, dtype: torch.dtype) -> KVPages:
-    """Return zeroed pages; the system commits their memory only when they are first written."""
+
+def allocate_pages(
+    shape: AttentionShape, num_pages: int, dtype: torch.dtype, arena: Arena | None = None
+) -> KVPages:
+    """Return zeroed pages; the system commits their memory only when they are first written.
+
+    Args:
+        shape: Geometry.
+        num_pages: Pages.
+        dtype: Type of keys and values.
+        arena: Where they lie; None is a new one.
+    """
     head = (shape.num_layers, num_pages, shape.num_kv_heads)
-    arena = Arena()
+    arena = arena or Arena()
     return KVPages(
         keys=arena.zeros((*head, shape.head_dim, PAGE_SIZE), dtype),
         values=arena.zeros((*head, PAGE_SIZE, shape.head_dim), dtype),
+        arena=arena,
     )
 
 

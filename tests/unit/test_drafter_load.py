@@ -98,8 +98,8 @@ def test_two_drafters_of_one_target_draft_each_by_its_own_weights(config, tmp_pa
 def test_a_drafter_takes_the_form_and_the_type_of_its_target(config):
     models = load_models(config)
 
-    (drafter,) = models.drafters
-    form = models.target.exactness.form
+    (held,) = models.drafters
+    drafter, form = held._present(), models.target.exactness.form
     assert drafter.block.form == drafter.context.form == form
 
 

@@ -1,0 +1,70 @@
+"""A drafter whose weights can be given back and loaded again."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from dflash.drafters.base import ContextRows, Drafter, DrafterFacts, DraftRow
+from dflash.errors import DrafterReleasedError
+
+
+class HeldDrafter:
+    """Holds a drafter, lets go of it, and loads it again.
+
+    Attributes:
+        facts: The drafter's, also while it is gone.
+    """
+
+    def __init__(self, load: Callable[[], Drafter]) -> None:
+        """Load it.
+
+        Args:
+            load: Returns it with an empty context.
+
+        Raises:
+            EngineError: It cannot be loaded.
+        """
+        self._load = load
+        self._drafter: Drafter | None = load()
+        self.facts: DrafterFacts = self._drafter.facts
+
+    def propose(self, rows: Sequence[DraftRow]) -> list[tuple[int, ...]]:
+        """Return what it proposes.
+
+        Raises:
+            DrafterReleasedError: It is gone.
+        """
+        return self._present().propose(rows)
+
+    def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
+        """Let it extend its context.
+
+        Raises:
+            DrafterReleasedError: It is gone.
+        """
+        self._present().observe(features, commits)
+
+    def release_context(self) -> None:
+        """Give the memory of its context's pages back; nothing is left in them."""
+        if self._drafter is not None:
+            self._drafter.release_context()
+
+    def release_weights(self) -> None:
+        """Give all its memory back."""
+        self._drafter = None
+
+    def restore(self) -> None:
+        """Load it where it is gone, with an empty context.
+
+        Raises:
+            EngineError: It cannot be loaded any more.
+        """
+        if self._drafter is None:
+            self._drafter = self._load()
+
+    def _present(self) -> Drafter:
+        if self._drafter is None:
+            raise DrafterReleasedError(
+                f"the weights of drafter {self.facts.name} have been given back; restore it first"
+            )
+        return self._drafter
