@@ -33,6 +33,9 @@ class Release(IntEnum):
     WEIGHTS = 5
 
 
+# A co-tenant that gives back a little must not bring back what would take it at once: a level is
+# left where so many times as much is free as it is entered at.
+_EXIT_FACTOR = 2.0
 # Between which releases a level moves: at once to the first, step by step to the last.
 _RANGES = {
     MemoryLevel.GREEN: (Release.NOTHING, Release.NOTHING),
@@ -50,11 +53,24 @@ class Pressure:
         occupancy: Share of pages that requests own.
         num_preempted: Requests that lost their pages since the last decision.
         reading: The device.
+        restore_bytes: Memory that undoing the newest release would take.
     """
 
     occupancy: float = 0.0
     num_preempted: int = 0
     reading: MemoryReading = field(default_factory=MemoryReading)
+    restore_bytes: int = 0
+
+    def has_room(self, limits: MemoryLimits) -> bool:
+        """Return whether memory would not be short again with what was released taken back.
+
+        Where nothing is known it may be tried: what is released must not stay so for good.
+        """
+        reading = self.reading
+        if reading.total_bytes is None or reading.free_bytes is None:
+            return True
+        left_bytes = reading.free_bytes - self.restore_bytes
+        return left_bytes >= _EXIT_FACTOR * limits.amber_free_fraction * reading.total_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,10 @@ class Governor:
             # A lighter drafter would free nothing of a pool that is only full.
             most = Release.NARROWER_DRAFTS
         release, since_s = self._released(least, most, limits, now_s)
+        if self.release > max(most, Release.DRAFTING) and not pressure.has_room(limits):
+            # Taken back, it would be released again a moment later, and again after that. Calm
+            # begins when there is room.
+            release, since_s = self.release, now_s
         return Governor(level, device, release, most, since_s, preempted_s, answered_s)
 
     def _released(
@@ -144,12 +164,11 @@ def _device_level(
         is_blind = governor.answered_s is None or now_s - governor.answered_s >= _BLIND_S
         is_gone = reading.trouble is MemoryTrouble.LOST or is_blind
         return max(held, MemoryLevel.AMBER, key=_ORDER.index) if is_gone else held
-    # A co-tenant that gives back a little must not bring back what would take it at once.
     for level, bound in (
         (MemoryLevel.RED, limits.red_free_fraction),
         (MemoryLevel.AMBER, limits.amber_free_fraction),
     ):
         is_held = _ORDER.index(held) >= _ORDER.index(level)
-        if fraction < bound * (2.0 if is_held else 1.0):
+        if fraction < bound * (_EXIT_FACTOR if is_held else 1.0):
             return level
     return MemoryLevel.GREEN

@@ -22,6 +22,7 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
         signals.pool.occupancy,
         sum(step.num_preempted for step in signals.steps),
         signals.reading,
+        signals.restore_bytes,
     )
     # Idle time earns nothing: only busy time can be lost.
     earning = limits.exploration_share if signals.num_decoding else 0.0

@@ -7,6 +7,10 @@ from itertools import pairwise
 from policy.arms import Ladder
 from policy.errors import PolicyError
 
+# Largest values by how a field's name ends. A level is left where twice as much memory is free as
+# it is entered at, which a fraction of a half would never let happen.
+_BOUNDS = {"occupancy": 1.0, "free_fraction": 0.4, "_s": float("inf")}
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
@@ -40,7 +44,7 @@ class MemoryLimits:
             amber_free_fraction=self.amber_free_fraction,
         )
         for item in fields(self):
-            bound = 1.0 if item.name.endswith(("occupancy", "fraction")) else float("inf")
+            bound = next(most for end, most in _BOUNDS.items() if item.name.endswith(end))
             _check_range(f"policy.memory.{item.name}", getattr(self, item.name), bound)
 
 

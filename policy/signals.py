@@ -114,6 +114,7 @@ class Signals:
         pool: The page pool.
         reading: Device memory, or what stands in for it.
         pin: The pin in force for this replica.
+        restore_bytes: Memory that undoing the newest release would take; 0 where none was released.
     """
 
     now_s: float
@@ -129,6 +130,7 @@ class Signals:
     pool: PoolSignal = field(default_factory=PoolSignal)
     reading: MemoryReading = field(default_factory=MemoryReading)
     pin: Pin | None = None
+    restore_bytes: int = 0
 
     def condition_of(self, drafter: str) -> DrafterCondition:
         """Return what a drafter would need."""

@@ -114,7 +114,12 @@ class NvmlProbe:
             self._handle = None
             trouble = _TROUBLES.get(type(error).__name__, MemoryTrouble.FAILED)
             return MemoryReading(trouble=trouble)
-        reading = MemoryReading(memory.total, memory.free, None, _is_throttled(nvml, self._handle))
+        reasons = _clock_reasons(nvml, self._handle)
+        is_throttled = any(reasons & getattr(nvml, name) for name in _THROTTLE_REASONS)
+        is_idle = reasons & nvml.nvmlClocksThrottleReasonGpuIdle
+        # An idle device lowers its clock of its own accord.
+        clock_mhz = None if is_idle else _clock_mhz(nvml, self._handle)
+        reading = MemoryReading(memory.total, memory.free, None, is_throttled, clock_mhz)
         return _plausible(reading, self._known_total_bytes)
 
 
@@ -134,13 +139,19 @@ def _memory(nvml: ModuleType, handle: object):
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
 
-def _is_throttled(nvml: ModuleType, handle: object) -> bool:
-    """Return whether the device says it runs slower than it could; a slice cannot say."""
+def _clock_reasons(nvml: ModuleType, handle: object) -> int:
+    """Return what the device says keeps its clock down; a slice cannot say."""
     try:
-        reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        return nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
     except nvml.NVMLError:
-        return False
-    return any(reasons & getattr(nvml, name) for name in _THROTTLE_REASONS)
+        return 0
+
+
+def _clock_mhz(nvml: ModuleType, handle: object) -> int | None:
+    try:
+        return nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)
+    except nvml.NVMLError:
+        return None
 
 
 def _plausible(reading: MemoryReading, known_total_bytes: int | None) -> MemoryReading:
@@ -150,4 +161,6 @@ def _plausible(reading: MemoryReading, known_total_bytes: int | None) -> MemoryR
     is_ours = known_total_bytes is None or total <= known_total_bytes * (1.0 + _TOTAL_TOLERANCE)
     if is_whole and is_ours:
         return reading
-    return MemoryReading(trouble=MemoryTrouble.IMPLAUSIBLE, is_throttled=reading.is_throttled)
+    return replace(
+        reading, total_bytes=None, free_bytes=None, trouble=MemoryTrouble.IMPLAUSIBLE
+    )

@@ -81,6 +81,57 @@ def test_red_releases_pages_then_weights_and_amber_gives_back_drafting_only():
     assert after(calm * 145, most).release is Release.NOTHING
 
 
+WEIGHTS_BYTES, CONTEXT_BYTES = 4 * GIB, 8 * GIB
+
+
+def live_through(co_tenant, seconds) -> list[tuple[int, Release]]:
+    """Return what is released and when, on a device where a release frees what it says.
+
+    Target, drafter and pages leave 9 GiB; ``co_tenant`` gives what somebody else takes by second.
+    """
+    governor, changes = Governor(), [(0, Release.NOTHING)]
+    for now_s in range(seconds):
+        release = governor.release
+        freed = CONTEXT_BYTES * (release >= Release.CONTEXT_PAGES)
+        freed += WEIGHTS_BYTES * (release >= Release.WEIGHTS)
+        free = max(0, 9 * GIB + freed - co_tenant(now_s))
+        needed = {Release.CONTEXT_PAGES: CONTEXT_BYTES, Release.WEIGHTS: WEIGHTS_BYTES}
+        pressure = Pressure(
+            reading=MemoryReading(140 * GIB, free, None), restore_bytes=needed.get(release, 0)
+        )
+        governor = governor.after(pressure, LIMITS, float(now_s))
+        if governor.release is not release:
+            changes.append((now_s, governor.release))
+    return changes
+
+
+def test_what_was_released_is_not_taken_back_where_it_would_be_short_again():
+    def co_tenant(now_s: int) -> int:
+        return int(8.5 * GIB) if 30 <= now_s < 900 else 0
+
+    changes = live_through(co_tenant, 1200)
+    assert changes[:3] == [(0, Release.NOTHING), (30, Release.DRAFTING), (60, Release.CONTEXT_PAGES)]
+    # Its release made memory green at once; nothing more until the co-tenant has left, and calm.
+    assert changes[3] == (900 + 59, Release.DRAFTING)
+    assert changes[-1][1] is Release.NOTHING
+
+
+def test_a_co_tenant_that_takes_all_is_given_the_weights_and_outlived():
+    def co_tenant(now_s: int) -> int:
+        return 200 * GIB if 30 <= now_s < 300 else 0
+
+    changes = live_through(co_tenant, 600)
+    assert (90, Release.WEIGHTS) in changes
+    assert [release for _, release in changes[-5:]] == [4, 3, 2, 1, 0]
+
+
+def test_a_release_that_nobody_can_say_the_room_for_is_tried_again_after_the_calm():
+    red = after([Pressure(num_preempted=2)] * 32)
+    assert red.release is Release.CONTEXT_PAGES
+    unknown = Pressure(reading=MemoryReading(), restore_bytes=CONTEXT_BYTES)
+    assert after([unknown] * 100, red).release is Release.NOTHING
+
+
 def blind(trouble: MemoryTrouble) -> Pressure:
     return Pressure(reading=MemoryReading(trouble=trouble))
 

@@ -42,6 +42,7 @@ def test_a_limit_that_cannot_work_is_refused_by_name(wrong, message):
     [
         {"amber_occupancy": 0.7},
         {"red_free_fraction": 0.5},
+        {"amber_free_fraction": 0.5},
         {"amber_occupancy": 1.5},
         {"restore_s": 0.0},
     ],

@@ -16,6 +16,8 @@ class FakeNvml:
     """The driver's module, scripted: memory, the error it raises, and what it was asked."""
 
     nvmlMemory_v2 = 2  # noqa: N815 - the driver's own name
+    NVML_CLOCK_SM = 1
+    nvmlClocksThrottleReasonGpuIdle = 1  # noqa: N815
     nvmlClocksThrottleReasonHwSlowdown = 8  # noqa: N815
     nvmlClocksThrottleReasonSwThermalSlowdown = 32  # noqa: N815
     nvmlClocksThrottleReasonHwThermalSlowdown = 64  # noqa: N815
@@ -29,6 +31,7 @@ class FakeNvml:
         self.error: str | None = None
         self.knows_v2 = True
         self.throttled: int | None = 0
+        self.clock_mhz: int | None = 1980
         self.asked: list[str] = []
 
     def kind(self, name: str) -> type[Exception]:
@@ -57,6 +60,11 @@ class FakeNvml:
             raise self.kind("NotSupported")
         return self.throttled
 
+    def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:  # noqa: N802
+        if self.clock_mhz is None:
+            raise self.kind("NotSupported")
+        return self.clock_mhz
+
 
 def probe(fake: FakeNvml, **options) -> NvmlProbe:
     return NvmlProbe(UUID, nvml=fake, **options)
@@ -66,7 +74,7 @@ def probe(fake: FakeNvml, **options) -> NvmlProbe:
 def test_a_device_that_answers_is_believed(knows_v2):
     fake = FakeNvml()
     fake.knows_v2 = knows_v2
-    assert probe(fake).read() == MemoryReading(141 * GIB, 100 * GIB, None)
+    assert probe(fake).read() == MemoryReading(141 * GIB, 100 * GIB, None, clock_mhz=1980)
 
 
 @pytest.mark.parametrize(
@@ -156,8 +164,43 @@ def test_a_device_below_its_clock_says_so(reasons, is_throttled):
 
 def test_a_slice_that_cannot_tell_its_clock_still_tells_its_memory():
     fake = FakeNvml()
-    fake.throttled = None
+    fake.throttled = fake.clock_mhz = None
     assert probe(fake).read() == MemoryReading(141 * GIB, 100 * GIB, None)
+
+
+def test_a_device_that_tells_no_clock_still_tells_that_it_is_held_back():
+    fake = FakeNvml()
+    fake.throttled, fake.clock_mhz = 64, None
+    reading = probe(fake).read()
+    assert (reading.is_throttled, reading.clock_mhz) == (True, None)
+
+
+def test_the_low_clock_of_an_idle_device_says_nothing():
+    fake = FakeNvml()
+    fake.throttled, fake.clock_mhz = 1, 345
+    reading = probe(fake).read()
+    assert (reading.is_throttled, reading.clock_mhz) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("clock_mhz", "profiled_mhz", "is_throttled"),
+    [
+        (1980, 1980, False),
+        (1783, 1980, False),
+        (1781, 1980, True),
+        (300, None, False),
+        (None, 1980, False),
+    ],
+)
+def test_a_clock_below_nine_tenths_of_the_profiles_counts_as_throttled(
+    clock_mhz, profiled_mhz, is_throttled
+):
+    reading = MemoryReading(10, 5, None, clock_mhz=clock_mhz)
+    assert reading.against(profiled_mhz).is_throttled is is_throttled
+
+
+def test_a_throttled_device_stays_so_at_any_clock():
+    assert MemoryReading(10, 5, None, is_throttled=True, clock_mhz=1980).against(1980).is_throttled
 
 
 def test_an_index_is_no_uuid():
