@@ -161,6 +161,4 @@ def _plausible(reading: MemoryReading, known_total_bytes: int | None) -> MemoryR
     is_ours = known_total_bytes is None or total <= known_total_bytes * (1.0 + _TOTAL_TOLERANCE)
     if is_whole and is_ours:
         return reading
-    return replace(
-        reading, total_bytes=None, free_bytes=None, trouble=MemoryTrouble.IMPLAUSIBLE
-    )
+    return replace(reading, total_bytes=None, free_bytes=None, trouble=MemoryTrouble.IMPLAUSIBLE)

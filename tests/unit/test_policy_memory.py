@@ -110,7 +110,11 @@ def test_what_was_released_is_not_taken_back_where_it_would_be_short_again():
         return int(8.5 * GIB) if 30 <= now_s < 900 else 0
 
     changes = live_through(co_tenant, 1200)
-    assert changes[:3] == [(0, Release.NOTHING), (30, Release.DRAFTING), (60, Release.CONTEXT_PAGES)]
+    assert changes[:3] == [
+        (0, Release.NOTHING),
+        (30, Release.DRAFTING),
+        (60, Release.CONTEXT_PAGES),
+    ]
     # Its release made memory green at once; nothing more until the co-tenant has left, and calm.
     assert changes[3] == (900 + 59, Release.DRAFTING)
     assert changes[-1][1] is Release.NOTHING
