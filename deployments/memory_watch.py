@@ -47,7 +47,7 @@ class MemoryWatch:
         self._interval_s = interval_s
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_reading, name="memory-watch", daemon=True)
-        # One value, replaced whole: no reader sees the time of one reading and the bytes of another.
+        # One value, replaced whole: nobody sees the time of one reading and the bytes of another.
         self._newest = (clock(), MemoryReading(trouble=MemoryTrouble.FAILED))
 
     @property
