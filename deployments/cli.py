@@ -1,13 +1,19 @@
 """`dflashctl`: one command, a verb for each thing that people do from a shell."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
 # Verb, the module whose `main(argv)` answers it, and what it does.
 _VERBS = {
+    "explain": ("deployments.explain", "say what the policy changed, when and why"),
+    "replay": ("deployments.replay", "make recorded decisions again and compare them"),
     "train": ("dflash.train.__main__", "train a drafter for your own target"),
 }
+
+# As a shell counts a command that its reader left.
+_SIGPIPE_CODE = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"dflashctl: {found}\n{_usage()}")
         return 2
     module, _ = _VERBS[arguments[0]]
-    return importlib.import_module(module).main(arguments[1:])
+    try:
+        code = importlib.import_module(module).main(arguments[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough, as with `| head`. What is left to print has no reader, and
+        # the interpreter would complain of that on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _SIGPIPE_CODE
+    return code
 
 
 def _usage() -> str:

@@ -5,16 +5,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from policy.arms import Arm
-from policy.controller import decide
 from policy.correction import Drift
 from policy.decision import Blocked, Decision, Realised
 from policy.errors import PolicyError
 from policy.goodput import Worth
 from policy.governor import MemoryLevel, Release
-from policy.json_form import as_json, from_json
+from policy.header import FileKind, Header, header_from, line_as
+from policy.json_form import as_json
 from policy.reasons import Reason
 from policy.signals import Signals
-from policy.terms import Terms
 
 _NUM_SCORES = 6
 
@@ -30,7 +29,8 @@ class LogEntry:
         reason: Why.
         num_decoding: Requests that decode.
         num_waiting: Requests that wait.
-        scores: What the best arms are worth, with their lower bounds.
+        scores: What the best arms, and those that the change is about, are worth, with their
+            lower bounds; the best first.
         blocked: Better ones that were not taken, and why.
         realised: What a paired trial that ended now has measured.
         memory: How short memory is.
@@ -73,7 +73,7 @@ def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry |
         decision.reason,
         signals.num_decoding,
         signals.num_waiting,
-        decision.scores[:_NUM_SCORES],
+        _scores(last, decision),
         decision.blocked,
         decision.realised,
         state.governor.level,
@@ -82,6 +82,12 @@ def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry |
         state.corrections.drifts(),
         None if signals.pin is None else signals.pin.author,
     )
+
+
+def _scores(last: Decision, decision: Decision) -> tuple[Worth, ...]:
+    arms = {last.plan.arm, decision.plan.arm, *(each.arm for each in decision.blocked)}
+    best = decision.scores[:_NUM_SCORES]
+    return tuple(each for each in decision.scores if each in best or each.arm in arms)
 
 
 class DecisionLog:
@@ -105,15 +111,16 @@ class DecisionLog:
         return map(as_json, self.entries())
 
 
-def replay(first: Decision, lines: Iterable[str], terms: Terms) -> Iterator[Decision]:
-    """Yield the decisions that recorded signals led to, bit for bit.
+def entries_from(lines: Iterable[str]) -> tuple[Header, list[LogEntry]]:
+    """Return what a decisions file holds.
 
     Args:
-        first: The decision in force before the first line.
-        lines: Signals, one line of JSON each.
-        terms: Those they were decided under.
+        lines: The lines of the file, header first.
+
+    Raises:
+        PolicyError: A line is not what this version writes; the message has its number.
     """
-    last = first
-    for line in lines:
-        last = decide(last, from_json(Signals, line), terms)
-        yield last
+    numbered = enumerate(lines, start=1)
+    _, first = next(numbered, (1, None))
+    header = header_from(first, FileKind.DECISIONS)
+    return header, [line_as(LogEntry, line, number) for number, line in numbered]

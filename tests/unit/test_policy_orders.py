@@ -12,7 +12,7 @@ from policy.goodput import Prices
 from policy.json_form import as_json, from_json
 from policy.lengths import lengths_by_request
 from policy.limits import Limits, MemoryLimits
-from policy.log import DecisionLog, entry_of, replay
+from policy.log import DecisionLog, entry_of
 from policy.pins import Pin, pin_in_force
 from policy.reasons import Reason
 from policy.signals import PoolSignal, RequestSignal, Signals
@@ -165,15 +165,6 @@ def test_decisions_signals_and_terms_read_back_as_they_were():
 def test_a_line_that_is_no_signals_is_refused_with_the_line(text):
     with pytest.raises(PolicyError, match="no Signals"):
         from_json(Signals, text)
-
-
-def test_a_replay_makes_the_same_decisions_from_lines_and_from_the_middle():
-    here = run()
-    lines = [as_json(signals) for signals in here.signals]
-    assert list(replay(first_decision(here.terms, 0.0), lines, here.terms)) == here.decisions
-    middle = len(lines) // 2
-    read_back = from_json(Decision, as_json(here.decisions[middle - 1]))
-    assert list(replay(read_back, lines[middle:], here.terms)) == here.decisions[middle:]
 
 
 def test_the_log_keeps_changes_with_their_scores_and_is_bounded():
