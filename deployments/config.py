@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deployments.strict import Problem, problems_in, value_from
+from deployments.pin_order import PinOrder
+from deployments.strict import Problem, joined, problems_in, value_from
 from dflash.config import EMBEDDED_MODEL, EngineConfig, EngineLimits
 from dflash.errors import ConfigError
+from policy.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,13 @@ class UserConfig:
 
     Attributes:
         limits: Bounds of a step and of the queue.
+        policy: Bounds of speculation.
+        pins: Arms that are ordered instead of what the policy would choose.
     """
 
     limits: EngineLimits = field(default_factory=EngineLimits)
+    policy: Limits = field(default_factory=Limits)
+    pins: tuple[PinOrder, ...] = ()
 
 
 def serve_args_from(args: Mapping[str, Any]) -> ServeArgs:
@@ -58,15 +64,29 @@ def limits_from_user_config(user_config: Any, default: EngineLimits) -> EngineLi
     Raises:
         ConfigError: Something in it cannot work; the message has all problems.
     """
-    if not user_config or user_config == {"limits": None}:
-        return default
-    return _read(UserConfig, user_config, "user_config").limits
+    config = user_config_from(user_config)
+    return config.limits if _given(user_config).get("limits") else default
+
+
+def user_config_from(user_config: Any) -> UserConfig:
+    """Return what a `user_config` holds; a key without a value counts as left out.
+
+    Raises:
+        ConfigError: Something in it cannot work; the message has all problems.
+    """
+    return _read(UserConfig, _given(user_config), "user_config")
+
+
+def _given(user_config: Any) -> Any:
+    if not isinstance(user_config, Mapping):
+        return user_config or {}
+    return {key: value for key, value in user_config.items() if value is not None}
 
 
 def _read(schema: type[Any], value: object, path: str) -> Any:
     problems = problems_in(schema, value, (path,))
     if problems:
-        raise ConfigError("; ".join(str(problem) for problem in problems))
+        raise ConfigError(joined(problems))
     return value_from(schema, value)
 
 

@@ -1,14 +1,16 @@
 """Plain values against frozen dataclasses: every unknown key and wrong value, with its path."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import date
 from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
 from dflash.errors import ConfigError
+from policy.errors import PolicyError
 
 KeyPath = tuple[str | int, ...]
 
@@ -30,13 +32,21 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        return f"{dotted(self.path)}: {self.message}"
+        return f"{dotted(self.path)}{self._shown}: {self.message}"
 
     def report(self) -> str:
         """Return the problem as it follows a file's name, value on the first line, fix below."""
         place = "" if self.line is None else f":{self.line}"
-        value = "" if self.value is None else f" = {str(self.value)[:80]}"
-        return f"{place}  {dotted(self.path)}{value}\n    {self.message}"
+        return f"{place}  {dotted(self.path)}{self._shown}\n    {self.message}"
+
+    @property
+    def _shown(self) -> str:
+        return "" if self.value is None else f" = {str(self.value)[:80]}"
+
+
+def joined(problems: Iterable[Problem]) -> str:
+    """Return problems as one line, for an error's message."""
+    return "; ".join(map(str, problems))
 
 
 def dotted(path: KeyPath) -> str:
@@ -75,10 +85,17 @@ def _walk(schema: type[Any], value: object, path: KeyPath) -> Iterator[Problem]:
     for key in known:
         if key not in value:
             continue
+        inner, at = value[key], (*path, key)
         if is_dataclass(types[key]):
-            yield from _walk(types[key], value[key], (*path, key))
+            yield from _walk(types[key], inner, at)
+        elif (item := _item_schema(types[key])) and isinstance(inner, list):
+            for index, each in enumerate(inner):
+                yield from _walk(item, each, (*at, index))
         else:
-            plain[key] = value[key]
+            if isinstance(inner, date):
+                message = "YAML reads this as a date, which Serve refuses: quote it."
+                yield Problem(at, message, inner)
+            plain[key] = inner
     # Nested parts have been walked, so that one of them cannot hide the problems of another.
     yield from _value_problems(schema, plain, path)
 
@@ -91,9 +108,40 @@ def _value_problems(
         TypeAdapter(schema).validate_json(json.dumps(plain, default=str), strict=True)
     except ValidationError as error:
         for each in error.errors(include_url=False, include_context=False):
-            at = (*path, *each["loc"][:1])
+            at = (*path, *_keys_in(plain, each["loc"]))
             yield Problem(at, f"{each['msg']}.", each["input"])
-    except ConfigError as error:
-        # The engine's messages begin with the key, the last part of which is one of ours.
-        key = str(error).split(maxsplit=1)[0].rpartition(".")[2]
-        yield Problem((*path, key), f"{error}.", plain.get(key))
+    except (ConfigError, PolicyError) as error:
+        # The message begins with the key in full; from one of our fields on it is ours.
+        named = str(error).split(maxsplit=1)[0].split(".")
+        known = {each.name for each in fields(schema)}
+        keys = next((named[at:] for at, key in enumerate(named) if key in known), named[-1:])
+        yield Problem((*path, *keys), f"{error}.", _value_at(plain, keys))
+
+
+def _keys_in(value: object, location: KeyPath) -> KeyPath:
+    """Return the first part of a validator's location, and those after it that are keys, too.
+
+    Others are labels of the validator's own branches.
+    """
+    first, *rest = location
+    inner = value.get(first) if isinstance(value, Mapping) else None
+    keys = [first]
+    for key in rest:
+        if not isinstance(inner, Mapping) or key not in inner:
+            break
+        keys.append(key)
+        inner = inner[key]
+    return tuple(keys)
+
+
+def _value_at(value: object, keys: Sequence[str]) -> object:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _item_schema(annotation: Any) -> type[Any] | None:
+    """Return the dataclass that a tuple has any number of; None where it has none."""
+    item = next(iter(get_args(annotation)), None)
+    is_schema = isinstance(item, type) and is_dataclass(item)
+    return item if is_schema and get_origin(annotation) is tuple else None
