@@ -47,6 +47,7 @@ class MemoryWatch:
         self._interval_s = interval_s
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_reading, name="memory-watch", daemon=True)
+        self._told = ""
         # One value, replaced whole: nobody sees the time of one reading and the bytes of another.
         self._newest = (clock(), MemoryReading(trouble=MemoryTrouble.FAILED))
 
@@ -74,17 +75,19 @@ class MemoryWatch:
             self._read()
 
     def _read(self) -> None:
-        before = self._newest[1].trouble
         try:
             reading = _with_reusable(self._probe.read(), self._reusable_bytes)
+            state, sentence = str(reading.trouble), _sentence(reading)
         # Whatever a driver's package raises, an engine that serves is worth more than a reading.
         except Exception as error:
-            if before is not MemoryTrouble.FAILED:
-                logger.warning("device memory cannot be read: %r", error, exc_info=True)
             reading = MemoryReading(trouble=MemoryTrouble.FAILED)
+            state = sentence = f"asking for it raised {error!r}"
         self._newest = (self._clock(), reading)
-        if reading.trouble is not before:
-            logger.info("device memory: %s", _sentence(reading))
+        # Figures change with each reading; what is told is that there are some, or why not.
+        if state != self._told:
+            level = logging.INFO if reading.trouble is None else logging.WARNING
+            logger.log(level, "device memory: %s", sentence)
+        self._told = state
 
 
 def _with_reusable(reading: MemoryReading, reusable_bytes: Callable[[], int]) -> MemoryReading:

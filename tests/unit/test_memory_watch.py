@@ -72,10 +72,11 @@ def test_each_trouble_is_handed_on_and_the_watch_goes_on(trouble, watching):
     assert watch.latest == FREE
 
 
-def test_whatever_a_probe_raises_becomes_a_reading_and_is_logged_once(watching, caplog):
+@pytest.mark.parametrize("before", [(), (FREE,)], ids=["from the start", "later"])
+def test_whatever_a_probe_raises_becomes_a_reading_and_is_logged_once(before, watching, caplog):
     caplog.set_level(logging.WARNING)
     broken = AttributeError("module has no attribute nvmlMemory_v2")
-    probe = ScriptedProbe(FREE, broken, broken, broken, broken)
+    probe = ScriptedProbe(*before, broken)
     watch = watching(probe)
     probe.was_asked(5)
     assert watch.latest == MemoryReading(trouble=MemoryTrouble.FAILED)
