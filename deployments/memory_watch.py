@@ -77,16 +77,18 @@ class MemoryWatch:
     def _read(self) -> None:
         try:
             reading = _with_reusable(self._probe.read(), self._reusable_bytes)
-            state, sentence = str(reading.trouble), _sentence(reading)
+            state = str(reading.trouble)
+            # Figures change with each reading; what is told is that there are some, or why not.
+            if state != self._told:
+                level = logging.INFO if reading.trouble is None else logging.WARNING
+                logger.log(level, "device memory: %s", _sentence(reading))
         # Whatever a driver's package raises, an engine that serves is worth more than a reading.
         except Exception as error:
             reading = MemoryReading(trouble=MemoryTrouble.FAILED)
-            state = sentence = f"asking for it raised {error!r}"
+            state = repr(error)
+            if state != self._told:
+                logger.warning("device memory cannot be read: %s", state, exc_info=True)
         self._newest = (self._clock(), reading)
-        # Figures change with each reading; what is told is that there are some, or why not.
-        if state != self._told:
-            level = logging.INFO if reading.trouble is None else logging.WARNING
-            logger.log(level, "device memory: %s", sentence)
         self._told = state
 
 
