@@ -60,6 +60,7 @@ class HandleClient:
         self._handle = handle
         self._streams = handle.options(stream=True)
         self._live: set[str] = set()
+        self._replicas: tuple[str, ...] = ()
 
     @property
     def num_live(self) -> int:
@@ -135,14 +136,17 @@ class HandleClient:
         A broadcast passes by the limit on ongoing requests, so load alone looks like no death;
         a replica that is too slow to answer in time is left out, and costs the others nothing.
         """
-        response = self._handle.broadcast("check_in", tuple(self._live))
+        response = self._handle.broadcast("check_in", tuple(self._live), self._replicas)
         # `results_async` waits for all replicas together: one frozen process would hide the rest.
         results = await response._fetch_replica_results_async()  # pyright: ignore[reportPrivateUsage]
         answers = await asyncio.gather(
             *(asyncio.wait_for(result.get_async(), _ANSWER_TIMEOUT_S) for result in results),
             return_exceptions=True,
         )
-        return tuple(answer for answer in answers if isinstance(answer, EngineStatus))
+        statuses = tuple(answer for answer in answers if isinstance(answer, EngineStatus))
+        # No replica knows the others, and an order can name any.
+        self._replicas = tuple(status.replica for status in statuses)
+        return statuses
 
 
 def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> GenerateRequest:

@@ -1,13 +1,12 @@
 """The policy as the engine's planner: when it decides, how it is obeyed, what it survives."""
 
 import logging
-import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from deployments.decision_record import Made
 from deployments.engine_plan import draft_plan, thinned
-from deployments.observation import Observation, Surroundings
+from deployments.observation import Observation, Sources, Surroundings
 from deployments.policy_status import PolicyStatus
 from deployments.step_times import StepTimes
 from dflash.plan import DraftPlan, PlanSignals
@@ -15,12 +14,10 @@ from dflash.profile import SHORT_CONTEXT
 from policy.break_even import break_even
 from policy.controller import decide
 from policy.decision import Decision, first_decision
-from policy.signals import Signals
+from policy.pins import pin_in_force
 from policy.terms import Terms
 
 _logger = logging.getLogger(__name__)
-
-OnDecision = Callable[[Decision, Decision, Signals], None]
 
 
 class PolicyPlanner:
@@ -38,19 +35,16 @@ class PolicyPlanner:
         self,
         times: StepTimes,
         surroundings: Surroundings | None = None,
-        *,
-        on_decision: OnDecision | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
+        sources: Sources | None = None,
+        on_decision: Callable[[Made], object] | None = None,
     ) -> None:
         """Start with plain decoding.
 
         Args:
             times: Drafters and step times.
             surroundings: As they are at first.
-            on_decision: Told the decision before, the new one, and what it was made from.
-            clock: Seconds that never go back.
-            draw: Uniform numbers in [0, 1).
+            sources: Whom to ask beside the engine.
+            on_decision: Told of each decision and what it was made from, between two steps.
 
         Raises:
             PolicyError: Limits and drafters contradict each other.
@@ -60,9 +54,9 @@ class PolicyPlanner:
         self.last_error: str | None = None
         self._terms = Terms(times.ladder, times.costs, self.surroundings.limits)
         self._on_decision = on_decision
-        self._clock = clock
-        self._observation = Observation(times, clock, draw)
-        self._decision = first_decision(self._terms, clock())
+        self._sources = sources or Sources()
+        self._observation = Observation(times, self._sources)
+        self._decision = first_decision(self._terms, self._sources.clock())
         self._draft_plan = DraftPlan()
 
     @property
@@ -82,7 +76,8 @@ class PolicyPlanner:
     def status(self) -> PolicyStatus:
         """Return what is in force; may be called from any thread."""
         decision, terms, surroundings = self._decision, self._terms, self.surroundings
-        now_s, pin = self._clock(), surroundings.pin
+        now_s = self._sources.clock()
+        pin = pin_in_force(surroundings.pins, self._sources.replica, now_s)
         state, num_tokens = decision.state, self._observation.num_context_tokens
         return PolicyStatus(
             arm=decision.plan.arm.name,
@@ -91,21 +86,22 @@ class PolicyPlanner:
             max_concurrency=dict(surroundings.limits.max_concurrency),
             memory=str(state.governor.level),
             drifts=state.corrections.drifts(),
-            pinned_by=pin.author if pin is not None and now_s < pin.expires_s else None,
+            pinned_by=pin and pin.author,
             num_errors=self.num_errors,
             last_error=self.last_error,
         )
 
     def _decide_anew(self, signals: PlanSignals) -> None:
         """Decide; where that fails, the plan before stays."""
-        seen = self._observation.look(signals, self.surroundings)
+        surroundings, last = self.surroundings, self._decision
         try:
-            if self.surroundings.limits is not self._terms.limits:
+            seen = self._observation.look(signals, surroundings.pins, last.state.governor.release)
+            if surroundings.limits is not self._terms.limits:
                 # What was learnt is in the decision, and stays.
-                self._terms = replace(self._terms, limits=self.surroundings.limits)
-            decision = decide(self._decision, seen, self._terms)
+                self._terms = replace(self._terms, limits=surroundings.limits)
+            decision = decide(last, seen, self._terms)
             if self._on_decision is not None:
-                self._on_decision(self._decision, decision, seen)
+                self._on_decision(Made(last, seen, self._terms, decision))
         except Exception as error:
             self.num_errors += 1
             self.last_error = f"{type(error).__name__}: {error}"

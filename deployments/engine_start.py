@@ -8,8 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from deployments.control import PolicyPlanner
+import torch
+
+from deployments.device_probe import probe_of
+from deployments.policy_desk import Holdings, PolicyDesk
 from deployments.replica import OnOutputs, OnProgress, RunningEngine
+from deployments.room import name_of_this_replica
 from deployments.step_times import step_times_of
 from dflash.cache_folder import cache_dir_from
 from dflash.config import AUTO_LENGTH, EngineConfig
@@ -34,18 +38,18 @@ def open_engine(
     """
     models = load_models(config, lambda phase, share: on_progress(phase, _SHARE_OF_LOADING * share))
     engine = engine_of(models, config)
-    planner = None
+    policy = None
     if config.speculation.draft_length == AUTO_LENGTH and models.drafters:
-        planner = _planner_of(engine, models, config, on_progress)
+        policy = _policy_of(engine, models, config, on_progress)
     on_progress("ready", 1.0)
     loop = EngineLoop(engine, on_outputs)
     loop.start()
-    return RunningEngine(engine, loop, planner)
+    return RunningEngine(engine, loop, policy)
 
 
-def _planner_of(
+def _policy_of(
     engine: Engine, models: LoadedModels, config: EngineConfig, on_progress: OnProgress
-) -> PolicyPlanner | None:
+) -> PolicyDesk | None:
     """Give the engine a policy; without step times it decodes plainly, and says why."""
     folder = cache_dir_from(config.cache_dir) / "step-times"
 
@@ -62,9 +66,15 @@ def _planner_of(
         return None
     finally:
         engine.set_planner(FixedPlanner())
-    planner = PolicyPlanner(times)
-    engine.set_planner(planner)
-    return planner
+    holdings = Holdings(
+        sum(drafter.context_bytes for drafter in models.drafters),
+        sum(drafter.weights_bytes for drafter in models.drafters),
+    )
+    probe = probe_of(torch.device("cpu"))
+    desk = PolicyDesk(times, probe, name_of_this_replica(), holdings)
+    desk.start()
+    engine.set_planner(desk.planner)
+    return desk
 
 
 def _key(models: LoadedModels, config: EngineConfig) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -11,8 +11,9 @@ from deployments.step_times import StepTimes
 from dflash.plan import Decoding, PlanSignals
 from dflash.stats import DrafterStats, StepStats
 from policy.arms import Arm
+from policy.governor import Release
 from policy.limits import Limits
-from policy.pins import Pin
+from policy.pins import Pin, pin_in_force
 from policy.readings import MemoryReading
 from policy.signals import DrafterCondition, PoolSignal, Signals, StepSample
 
@@ -24,17 +25,41 @@ _JUMP_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What changes from outside between two steps. Replaced whole, from any thread.
+    """What an operator wants. Replaced whole between two steps, from any thread.
 
     Attributes:
-        limits: The operator's bounds.
-        reading: Device memory, as last read.
-        pin: The pin in force; its end is on the clock of the signals.
+        limits: Bounds.
+        pins: Their ends are on the clock of the signals; the last one that holds counts.
     """
 
     limits: Limits = field(default_factory=Limits)
-    reading: MemoryReading = field(default_factory=MemoryReading)
-    pin: Pin | None = None
+    pins: tuple[Pin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Whom the policy of a replica asks beside the engine.
+
+    Attributes:
+        replica: Its name, for pins.
+        reading: Returns the newest reading of device memory, at once.
+        context_bytes: Memory of all drafters' context pages.
+        weights_bytes: Memory of all drafters' weights.
+        clock: Seconds that never go back.
+        draw: Uniform numbers in [0, 1).
+    """
+
+    replica: str = ""
+    reading: Callable[[], MemoryReading] = MemoryReading
+    context_bytes: int = 0
+    weights_bytes: int = 0
+    clock: Callable[[], float] = time.monotonic
+    draw: Callable[[], float] = random.random
+
+    def restore_bytes(self, release: Release) -> int:
+        """Return the memory that undoing a release would take."""
+        taken = {Release.CONTEXT_PAGES: self.context_bytes, Release.WEIGHTS: self.weights_bytes}
+        return taken.get(release, 0)
 
 
 class Observation:
@@ -44,21 +69,15 @@ class Observation:
         num_context_tokens: Mean tokens of the requests that decoded last.
     """
 
-    def __init__(
-        self,
-        times: StepTimes,
-        clock: Callable[[], float] = time.monotonic,
-        draw: Callable[[], float] = random.random,
-    ) -> None:
+    def __init__(self, times: StepTimes, sources: Sources) -> None:
         """Start with nothing seen.
 
         Args:
             times: What contexts cost.
-            clock: Seconds that never go back.
-            draw: Uniform numbers in [0, 1).
+            sources: Whom to ask.
         """
         self.num_context_tokens = 0
-        self._times, self._clock, self._draw = times, clock, draw
+        self._times, self._sources = times, sources
         self._requests = RequestHistory()
         self._steps: list[StepSample] = []
         self._last: StepStats | None = None
@@ -82,15 +101,22 @@ class Observation:
         was_preempted = bool(self._steps) and self._steps[-1].num_preempted > 0
         return len(self._steps) >= _NUM_STEPS or has_jumped or was_preempted
 
-    def look(self, signals: PlanSignals, surroundings: Surroundings) -> Signals:
-        """Return what the policy is told now, and begin anew."""
+    def look(
+        self, signals: PlanSignals, pins: Collection[Pin] = (), release: Release = Release.NOTHING
+    ) -> Signals:
+        """Return what the policy is told now, and begin anew.
+
+        Args:
+            signals: What the engine says.
+            pins: The operator's.
+            release: What is given up for memory.
+        """
         steps, self._steps = tuple(self._steps), []
-        counts, rows, now_s = signals.counts, len(signals.decoding), self._clock()
-        self._num_rows = rows
-        pin = surroundings.pin
+        sources, counts, rows = self._sources, signals.counts, len(signals.decoding)
+        now_s, self._num_rows = sources.clock(), rows
         return Signals(
             now_s=now_s,
-            draw=self._draw(),
+            draw=sources.draw(),
             num_decoding=rows,
             num_waiting=counts.num_waiting,
             num_admissible=max(0, signals.max_num_seqs - counts.num_running),
@@ -107,8 +133,9 @@ class Observation:
                 for name, num_behind in signals.num_behind.items()
             },
             pool=PoolSignal(counts.num_pages_total, counts.num_pages_used, signals.page_size),
-            reading=surroundings.reading,
-            pin=pin if pin is not None and now_s < pin.expires_s else None,
+            reading=sources.reading(),
+            restore_bytes=sources.restore_bytes(release),
+            pin=pin_in_force(pins, sources.replica, now_s),
         )
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +13,7 @@ from deployments.config import limits_from_user_config
 from deployments.logs import join_serve_log
 from deployments.openai import errors
 from deployments.openai.tokenizer import TOKENIZER_FILES
-from deployments.room import room_of_this_replica
+from deployments.room import name_of_this_replica, room_of_this_replica
 from deployments.streams import OpenStreams
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
@@ -27,7 +27,7 @@ from dflash.errors import (
 from dflash.request import GenerateRequest, TokenOutput
 
 if TYPE_CHECKING:
-    from deployments.control import PolicyPlanner
+    from deployments.policy_desk import PolicyDesk
 
     # Both import torch, which the ingress does without.
     from dflash.engine import Engine
@@ -52,11 +52,11 @@ class EngineUnhealthyError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
-    """A loaded engine, the thread that runs it, and the policy it asks where it has one."""
+    """A loaded engine, the thread that runs it, and its policy where it has one."""
 
     engine: "Engine"
     loop: "EngineLoop"
-    planner: "PolicyPlanner | None" = None
+    policy: "PolicyDesk | None" = None
 
 
 class EngineOpener(Protocol):
@@ -95,6 +95,8 @@ class EngineReplica:
         self._streams = OpenStreams(LEASE_S)
         self._user_config_problem: str | None = None
         self._configured_limits = config.limits
+        self._name = name_of_this_replica()
+        self._peers: frozenset[str] = frozenset()
         events = asyncio.get_running_loop()
 
         def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
@@ -167,7 +169,7 @@ class EngineReplica:
     def status(self) -> EngineStatus:
         """Return how this replica is; waits for no step."""
         health, counts = self._loop.health(), self._loop.snapshot()
-        planner = self._require_running().planner
+        policy = self._require_running().policy
         return EngineStatus(
             is_healthy=health.is_healthy,
             sentence=health.sentence,
@@ -181,12 +183,19 @@ class EngineReplica:
             num_preemptions=counts.num_preemptions,
             limits=self._engine.limits,
             user_config_problem=self._user_config_problem,
-            policy=planner and planner.status(),
+            policy=policy and policy.status(),
+            replica=self._name,
             room=room_of_this_replica(),
         )
 
-    def check_in(self, request_ids: Iterable[str]) -> EngineStatus:
-        """Prolong the leases of requests that an ingress still reads, and say how this one is."""
+    def check_in(self, request_ids: Iterable[str], replicas: Collection[str] = ()) -> EngineStatus:
+        """Prolong the leases of requests that an ingress still reads, and say how this one is.
+
+        Args:
+            request_ids: The requests.
+            replicas: Names of all replicas, as far as the ingress knows them.
+        """
+        self._peers = frozenset(replicas)
         self._streams.renew(request_ids, time.monotonic())
         return self.status()
 
@@ -196,8 +205,11 @@ class EngineReplica:
         Raising would make Serve replace this replica, and its running requests would pay for
         a slip in a file.
         """
+        policy = self._require_running().policy
         try:
             limits = limits_from_user_config(user_config, self._configured_limits)
+            if policy is not None:
+                policy.take_orders(user_config, self._peers)
         except ConfigError as error:
             self._user_config_problem = str(error)
             logger.error("user_config not taken, the old one stays in force: %s", error)
@@ -223,6 +235,8 @@ class EngineReplica:
         if running is not None:
             self._guard.cancel()
             running.loop.stop()
+            if running.policy is not None:
+                running.policy.stop()
 
     @property
     def _engine(self) -> "Engine":

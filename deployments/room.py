@@ -1,5 +1,6 @@
 """How many requests a deployment holds at most: what Serve bounds only nearly."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,6 +32,14 @@ def room_of_this_replica() -> Room | None:
         return None
     config = context._deployment_config  # pyright: ignore[reportPrivateUsage]
     return Room(config.max_ongoing_requests, config.max_queued_requests)
+
+
+def name_of_this_replica() -> str:
+    """Return the name that Serve gave this process; its number outside Serve."""
+    try:
+        return serve.get_replica_context().replica_tag
+    except RayServeException:
+        return str(os.getpid())
 
 
 def most_live(rooms: Iterable[Room | None]) -> int | None:

@@ -100,6 +100,7 @@ class EngineStatus:
         num_preemptions: Requests put back to the queue for want of pages.
         limits: The limits in force.
         user_config_problem: Why the last ``user_config`` was not taken; None where it was.
+        replica: Its name, as pins call it.
         policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.
     """
@@ -116,5 +117,6 @@ class EngineStatus:
     num_preemptions: int
     limits: EngineLimits
     user_config_problem: str | None
+    replica: str = ""
     policy: PolicyStatus | None = None
     room: Room | None = None

@@ -4,14 +4,12 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from dflash.cache_folder import cache_dir_from
 from dflash.config import AUTO_LENGTH, Dtype, EngineConfig, Exactness, SpeculationConfig
-from dflash.drafters.base import Drafter
 from dflash.drafters.choice import (
     ChosenDrafter,
     chosen_drafters,
@@ -19,7 +17,7 @@ from dflash.drafters.choice import (
     report_of,
 )
 from dflash.drafters.held import HeldDrafter
-from dflash.drafters.load import Lender, load_drafter
+from dflash.drafters.load import Lender
 from dflash.drafters.sizes import drafter_sizes
 from dflash.engine import Engine
 from dflash.errors import CheckpointError, ConfigError, KernelError
@@ -74,7 +72,7 @@ class LoadedModels:
     """
 
     target: LoadedTarget
-    drafters: tuple[Drafter, ...]
+    drafters: tuple[HeldDrafter, ...]
     speculation: SpeculationReport
 
 
@@ -184,14 +182,12 @@ def _loaded_drafters(
     chosen: tuple[ChosenDrafter, ...] | str,
     target: LoadedTarget,
     report: OnProgress,
-) -> tuple[tuple[Drafter, ...], SpeculationReport]:
+) -> tuple[tuple[HeldDrafter, ...], SpeculationReport]:
     loaded, reasons = [], [chosen] if isinstance(chosen, str) else []
     for each in () if isinstance(chosen, str) else chosen:
         report("loading the drafter", 0.95)
         try:
-            drafter = HeldDrafter(
-                partial(load_drafter, each.checkpoint, target.lender, config.limits.max_num_seqs)
-            )
+            drafter = each.held(target.lender, config)
         except (CheckpointError, KernelError) as error:
             reasons.append(reason_to_go_on(config, error))
         else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from benchmarks.rigs.made_up_times import step_times
 from benchmarks.rigs.planners import Reach
 from deployments.control import PolicyPlanner
-from deployments.observation import Surroundings
+from deployments.observation import Sources, Surroundings
 from deployments.step_times import draft_lengths
 from dflash.plan import DraftPlan, PlanSignals
 from dflash.stats import StepStats
@@ -32,9 +32,17 @@ class UnquietPolicy:
             tuple(Rungs(name, draft_lengths(most)) for name, most in reach.items())
         )
         self._now_s = 0.0
+        self._reading = MemoryReading()
         self._last = self._told = StepStats()
         self._policy = PolicyPlanner(
-            step_times(self._ladder), clock=lambda: self._now_s, draw=self._random.random
+            step_times(self._ladder),
+            sources=Sources(
+                reading=lambda: self._reading,
+                context_bytes=100,
+                weights_bytes=100,
+                clock=lambda: self._now_s,
+                draw=self._random.random,
+            ),
         )
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
@@ -68,11 +76,11 @@ class UnquietPolicy:
             dwell_s=draw.choice((0.001, 2.0)),
             switches_per_minute=draw.choice((6.0, 600.0)),
         )
-        reading = MemoryReading(trouble=draw.choice(tuple(MemoryTrouble)))
+        self._reading = MemoryReading(trouble=draw.choice(tuple(MemoryTrouble)))
         if draw.random() < 0.7:
             free_bytes = int(1000 * draw.choice(_FREE_SHARES))
-            reading = MemoryReading(1000, free_bytes, None, is_throttled=draw.random() < 0.2)
-        return Surroundings(limits, reading, self._pin() if draw.random() < 0.3 else None)
+            self._reading = MemoryReading(1000, free_bytes, None, is_throttled=draw.random() < 0.2)
+        return Surroundings(limits, (self._pin(),) if draw.random() < 0.3 else ())
 
     def _pin(self) -> Pin:
         arms = [PLAIN_ARM]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from benchmarks.simulate.baselines import EmaTiers, tuned_table
 from deployments.control import PolicyPlanner
 from deployments.engine_plan import draft_plan
-from deployments.observation import Observation, Surroundings
+from deployments.observation import Observation, Sources
 from deployments.step_times import StepTimes
 from dflash.plan import DraftPlan, FixedPlanner, Planner, PlanSignals
 from policy.arms import Arm
@@ -23,13 +23,13 @@ class ControllerPlanner:
 
     def __init__(self, controller: Controller, times: StepTimes) -> None:
         self._controller = controller
-        self._observation = Observation(times)
+        self._observation = Observation(times, Sources())
         self._plan = Plan()
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return what the controller says."""
         if self._observation.see(signals, self._plan.arm):
-            self._plan = self._controller.plan(self._observation.look(signals, Surroundings()))
+            self._plan = self._controller.plan(self._observation.look(signals))
         return draft_plan(self._plan)
 
 

@@ -3,13 +3,16 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from dflash.config import AUTO_DRAFTER, AUTO_LENGTH, EMBEDDED_MODEL, EngineConfig
 from dflash.drafters.base import Drafter
 from dflash.drafters.checkpoint import DrafterCheckpoint
-from dflash.drafters.load import open_bound_drafter
+from dflash.drafters.held import HeldDrafter
+from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
+from dflash.drafters.sizes import drafter_sizes
 from dflash.errors import CheckpointError, EngineError
 from dflash.models.checkpoint import Checkpoint
 from dflash.models.folder import local_folder
@@ -40,6 +43,22 @@ class ChosenDrafter:
         """Its name, what it is, and how far it drafts."""
         config = self.checkpoint.config
         return f"{self.name}, {config.kind}, {config.reach}"
+
+    def held(self, lender: Lender, config: EngineConfig) -> HeldDrafter:
+        """Return it loaded, and so that it can be again.
+
+        Raises:
+            EngineError: It cannot be loaded.
+        """
+        checkpoint, limits = self.checkpoint, config.limits
+        sizes = drafter_sizes(
+            checkpoint.config, lender.program, limits, config.dtype, lender.max_model_len
+        )
+        return HeldDrafter(
+            partial(load_drafter, checkpoint, lender, limits.max_num_seqs),
+            context_bytes=sizes.kv_bytes(lender.num_pages),
+            weights_bytes=sizes.weights_bytes,
+        )
 
 
 def report_of(

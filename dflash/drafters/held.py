@@ -13,17 +13,24 @@ class HeldDrafter:
 
     Attributes:
         facts: The drafter's, also while it is gone.
+        context_bytes: Memory of its context's pages where all are written.
+        weights_bytes: Memory of its weights.
     """
 
-    def __init__(self, load: Callable[[], Drafter]) -> None:
+    def __init__(
+        self, load: Callable[[], Drafter], context_bytes: int = 0, weights_bytes: int = 0
+    ) -> None:
         """Load it.
 
         Args:
             load: Returns it with an empty context.
+            context_bytes: Memory of its context's pages.
+            weights_bytes: Memory of its weights.
 
         Raises:
             EngineError: It cannot be loaded.
         """
+        self.context_bytes, self.weights_bytes = context_bytes, weights_bytes
         self._load = load
         self._drafter: Drafter | None = load()
         self.facts: DrafterFacts = self._drafter.facts

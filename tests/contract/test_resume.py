@@ -162,7 +162,7 @@ def test_leaving_a_stream_cancels_it_once_and_checks_in_for_it_no_more():
         await client.check_in()
 
     asyncio.run(test())
-    assert handle.broadcasts == [("check_in", ("r",)), ("check_in", ())]
+    assert handle.broadcasts == [("check_in", ("r",), ()), ("check_in", (), ())]
     assert handle.responses[0].num_cancels == 1
 
 
@@ -178,7 +178,7 @@ def test_a_resumed_request_is_checked_in_under_its_new_name_only():
         await steps.aclose()
 
     asyncio.run(test())
-    assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,))]
+    assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,), ())]
 
 
 def test_checking_in_returns_the_replicas_that_answered(monkeypatch: pytest.MonkeyPatch):

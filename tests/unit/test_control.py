@@ -9,7 +9,7 @@ from benchmarks.rigs.made_up_times import step_times
 from deployments import control
 from deployments.control import PolicyPlanner
 from deployments.engine_plan import draft_plan
-from deployments.observation import Surroundings, sample_of
+from deployments.observation import Sources, Surroundings, sample_of
 from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.stats import DrafterStats, EngineCounts, Grades, StepStats
@@ -63,26 +63,27 @@ def drive_steps(planner: PolicyPlanner, clock: Clock, count: int, rows: int = 1)
 
 
 def made(clock: Clock | None = None, **options) -> PolicyPlanner:
-    return PolicyPlanner(step_times(), clock=clock or Clock(), draw=lambda: 0.5, **options)
+    sources = Sources(replica="a", clock=clock or Clock(), draw=lambda: 0.5)
+    return PolicyPlanner(step_times(), sources=sources, **options)
 
 
 def test_it_begins_plainly_and_drafts_as_soon_as_it_may():
     clock, seen = Clock(), []
-    planner = made(clock, on_decision=lambda *args: seen.append(args))
+    planner = made(clock, on_decision=seen.append)
     first = planner.plan(signals(decoding(1), StepStats()))
     assert first == DraftPlan()
     later = drive_steps(planner, clock, 40)
     assert later.arm == Arm("dflash2", 7)
     assert later.warm >= {"dflash2"}
     assert planner.num_errors == 0
-    assert {new.reason for _, new, _ in seen} >= {Reason.CONFIRMING, Reason.FASTER}
+    assert {made.decision.reason for made in seen} >= {Reason.CONFIRMING, Reason.FASTER}
 
 
 def test_between_two_decisions_the_plan_stands():
     clock, seen = Clock(), []
-    planner = made(clock, on_decision=lambda *args: seen.append(args))
+    planner = made(clock, on_decision=seen.append)
     drive_steps(planner, clock, 16)
-    assert [len(given.steps) for _, _, given in seen] == [4, 4, 4, 4]
+    assert [len(made.signals.steps) for made in seen] == [4, 4, 4, 4]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_between_two_decisions_the_plan_stands():
 )
 def test_what_happens_suddenly_is_looked_at_at_once(rows, last):
     clock, seen = Clock(), []
-    planner = made(clock, on_decision=lambda *args: seen.append(args))
+    planner = made(clock, on_decision=seen.append)
     drive_steps(planner, clock, 4)
     count = len(seen)
     planner.plan(signals(decoding(rows), last))
@@ -187,7 +188,7 @@ def test_a_pin_holds_until_it_expires():
     clock = Clock()
     planner = made(clock)
     pin = Pin(PolicyArm("mtp", 2), ("*",), "ada", "a comparison", expires_s=clock.now_s + 1.0)
-    planner.surroundings = Surroundings(pin=pin)
+    planner.surroundings = Surroundings(pins=(pin,))
     assert drive_steps(planner, clock, 20).arm == Arm("mtp", 2)
     assert planner.decision.reason is Reason.PINNED
     clock.now_s += 2.0
