@@ -71,7 +71,7 @@ class PolicyPlanner:
         num_drafting = self._decision.plan.num_drafting
         if num_drafting is None:
             return self._draft_plan
-        return thinned(self._draft_plan, signals.decoding[num_drafting:])
+        return thinned(self._draft_plan, signals.decoding, num_drafting)
 
     def status(self) -> PolicyStatus:
         """Return what is in force; may be called from any thread."""

@@ -33,7 +33,12 @@ def _engine_arm(drafter: str, draft_length: int) -> Arm:
     return Arm(drafter, draft_length) if draft_length else PLAIN
 
 
-def thinned(plan: DraftPlan, others: Sequence[Decoding]) -> DraftPlan:
-    """Return a plan in which these requests decode plainly."""
-    plainly = dict.fromkeys((request.request_id for request in others), PLAIN)
-    return replace(plan, by_request={**plan.by_request, **plainly})
+def thinned(plan: DraftPlan, decoding: Sequence[Decoding], num_drafting: int) -> DraftPlan:
+    """Return a plan in which only the first few requests draft; nobody catches up with others."""
+    names = [request.request_id for request in decoding]
+    plainly = dict.fromkeys(names[num_drafting:], PLAIN)
+    return replace(
+        plan,
+        by_request={**plan.by_request, **plainly},
+        followed=frozenset(names[:num_drafting]),
+    )

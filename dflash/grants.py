@@ -70,6 +70,8 @@ class Grants:
 
         One pass serves all of them: it begins where the one furthest behind ends.
         """
+        if plan.followed is not None and sequence.request.request_id not in plan.followed:
+            return 0
         return max((self.rungs[name].num_behind(sequence, table) for name in plan.warm), default=0)
 
     def wanted(self, sequence: Sequence, plan: DraftPlan) -> Arm | WhyPlain:

@@ -54,6 +54,8 @@ class DraftPlan:
         warm: Names of the drafters whose context follows the committed tokens in this step: it is
             extended, and a sequence that it lacks tokens of is caught up. The others are cold:
             left alone, which costs nothing, and unable to draft.
+        followed: Requests that a warm drafter catches up with; None is all. For a trial with a few
+            the contexts of all others need not be computed.
         num_graded: Most sequences for which a drafter fills its whole block, where that is what it
             computes anyway, so that the tokens beyond the verified ones can be graded against
             what is emitted later.
@@ -64,6 +66,7 @@ class DraftPlan:
     arm: Arm = PLAIN
     by_request: Mapping[str, Arm] = field(default_factory=lambda: MappingProxyType({}))
     warm: frozenset[str] = frozenset()
+    followed: frozenset[str] | None = None
     num_graded: int = 0
     released: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
 

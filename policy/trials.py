@@ -81,7 +81,9 @@ def loss_s(probe: Probe, num_steps: int, view: View, signals: Signals) -> float:
     plainly = (0,) * max(0, view.load.num_rows - NUM_CANARIES)
     tried = drafting_worth(arm, view.outlooks[arm.drafter], plainly, view.prices, view.load)
     lost = num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
-    return lost + signals.condition_of(arm.drafter).catch_up_s
+    # Only those that draft in it are caught up with.
+    share = min(1.0, NUM_CANARIES / view.load.num_rows)
+    return lost + share * signals.condition_of(arm.drafter).catch_up_s
 
 
 def _is_promising(name: str, view: View) -> bool:

@@ -73,7 +73,9 @@ class RandomModes:
         warm = self._warm
         match draw.choices(("cold", "warm", "full", "arms"), (1, 1, 3, 5))[0]:
             case "cold":
-                names = draw.sample(sorted(self._reach), draw.randint(0, len(self._reach)))
+                # Seldom: for a while after it nothing is drafted, since contexts catch up.
+                most = len(self._reach) if draw.random() < _CHANGE_CHANCE else 0
+                names = draw.sample(sorted(self._reach), draw.randint(0, most))
                 return DraftPlan(released={name: draw.choice(tuple(Release)) for name in names})
             case "warm":
                 return DraftPlan(warm=frozenset(warm))

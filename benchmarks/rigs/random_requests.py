@@ -29,7 +29,7 @@ class RandomRequests:
             sampling=self._sampling(),
             seed=self._random.getrandbits(53),
             choice=self._random.randrange(3),
-            max_draft_length=self._random.choice((None, None, None, None, None, 0, 2)),
+            max_draft_length=self._random.choice((*[None] * 10, 0, 2)),
         )
 
     def _prompt(self) -> tuple[int, ...]:

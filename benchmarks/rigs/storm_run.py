@@ -102,11 +102,13 @@ class Storm:
             for each in REGISTERED.values()
         ]
         reach = reach_of(self.drafters)
+        modes, policy = RandomModes(reach, seed), UnquietPolicy(reach, seed)
         self.engine = Engine(
             spoilt(self.model),
             EngineLimits(),
             drafters=self.drafters,
-            planner=Alternating([RandomModes(reach, seed), UnquietPolicy(reach, seed)], seed),
+            # The policy is careful: most of what a storm must see comes of those that are not.
+            planner=Alternating([modes, modes, modes, policy], seed),
         )
         self.engine.scheduler = self.scheduler = ShuffledScheduler(
             self.engine.kv_cache, EngineLimits(), seed, self.engine.scheduler.grants

@@ -146,6 +146,7 @@ def test_in_a_trial_only_a_few_draft_whoever_comes_meanwhile():
     plan = planner.plan(signals(decoding(9), planner._observation._last))
     lengths = [plan.arm_for(f"r{index}").draft_length for index in range(9)]
     assert lengths == [2, 2, 2, 2, 0, 0, 0, 0, 0]
+    assert plan.followed == {"r0", "r1", "r2", "r3"}
 
 
 def test_a_decision_that_fails_leaves_the_plan_before_it(monkeypatch: pytest.MonkeyPatch):

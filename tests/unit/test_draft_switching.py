@@ -272,3 +272,26 @@ def test_an_engine_without_drafters_refuses_every_plan_that_drafts():
     drive.finish()
     assert_right(drive, asked)
     assert "this engine has none" in (drive.results[0].stats.plan_fault or "")
+
+
+def test_in_a_trial_only_those_that_draft_are_caught_up_with():
+    trial = DraftPlan(A, {"other": PLAIN}, frozenset({"a"}), followed=frozenset({"tried"}))
+    drive = two([*[COLD] * 6, *[trial] * 4, WITH_A])
+    # Prompts of their own: whoever shares a page shares its context.
+    asked = [
+        request("tried", PREFIX[:20], max_tokens=60),
+        request("other", PREFIX[40:60], max_tokens=60),
+    ]
+    drive.submit(*asked)
+    drive.step(6)
+    missing = context_of(drive, "a")
+    drive.step()
+    assert drive.results[-1].stats.num_catch_up_tokens == missing[0]
+    assert context_of(drive, "a")[0] == 0
+    drive.step()
+    assert drive.results[-1].stats.num_accepted_tokens == 3
+    assert context_of(drive, "a")[1] > missing[1]
+    drive.finish()
+    assert_right(drive, *asked)
+    # Whoever was left out is caught up when all draft.
+    assert speculation(drive, "other").num_accepted > 0

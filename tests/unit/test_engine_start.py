@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from deployments import engine_start
-from deployments.control import PolicyPlanner
 from deployments.engine_start import open_engine
+from deployments.policy_desk import PolicyDesk
 from deployments.replica import RunningEngine
 from dflash.config import AUTO_LENGTH, EngineConfig, KVCacheConfig
 from dflash.errors import ProfileError
@@ -33,12 +33,15 @@ def opened():
     yield start
     for each in running:
         each.loop.stop()
+        if each.policy is not None:
+            each.policy.stop()
 
 
 def test_auto_measures_once_and_puts_the_policy_in_charge(config, opened, monkeypatch):
     phases: list[tuple[str, float]] = []
     first = opened(config, phases)
-    assert isinstance(first.planner, PolicyPlanner)
+    assert isinstance(first.policy, PolicyDesk)
+    assert min(drafter_bytes(first)) > 0
     assert first.engine.speculation.draft_length == AUTO_LENGTH
     shares = [share for _, share in phases]
     assert shares == sorted(shares)
@@ -46,15 +49,15 @@ def test_auto_measures_once_and_puts_the_policy_in_charge(config, opened, monkey
 
     monkeypatch.setattr("deployments.step_times.profile", _never)
     again = opened(config, [])
-    assert again.planner.status().arm == "plain"
+    assert again.policy.status().arm == "plain"
 
 
 def test_a_fixed_length_asks_no_policy_and_measures_nothing(config, opened, monkeypatch):
     monkeypatch.setattr("deployments.step_times.profile", _never)
     fixed = opened(with_drafter(config, config.speculation.drafter, 2), [])
-    assert fixed.planner is None
+    assert fixed.policy is None
     assert fixed.engine.speculation.draft_length == 2
-    assert opened(with_drafter(config, None, AUTO_LENGTH), []).planner is None
+    assert opened(with_drafter(config, None, AUTO_LENGTH), []).policy is None
 
 
 def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monkeypatch):
@@ -63,10 +66,15 @@ def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monk
 
     monkeypatch.setattr(engine_start, "step_times_of", fails)
     running = opened(config, [])
-    assert running.planner is None
+    assert running.policy is None
     said = running.engine.speculation
     assert said.draft_length == 0
     assert "no such kernel" in said.detail
+
+
+def drafter_bytes(running: RunningEngine) -> tuple[int, int]:
+    sources = running.policy.planner._sources
+    return sources.context_bytes, sources.weights_bytes
 
 
 def _never(*_):

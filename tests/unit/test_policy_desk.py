@@ -1,0 +1,113 @@
+"""A replica's policy with its orders: what is obeyed, what is refused, what is kept."""
+
+import re
+
+import pytest
+
+from benchmarks.rigs.made_up_times import step_times
+from deployments.policy_desk import Holdings, PolicyDesk
+from dflash.errors import ConfigError
+from dflash.plan import Decoding, PlanSignals
+from dflash.stats import EngineCounts, StepStats
+from policy.governor import Release
+from policy.limits import Limits
+from policy.vram import StandInProbe
+
+ALWAYS = "2999-01-01T00:00:00Z"
+OVER = "2020-01-01T00:00:00Z"
+PIN = {"arm": "mtp:2", "replicas": ["*"], "author": "ada", "reason": "why not", "expires": ALWAYS}
+LIMITED = {"policy": {"max_concurrency": {"dflash2": 2}}}
+
+
+class Clock:
+    now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def free() -> list[int]:
+    return [900]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def desk(free: list[int], clock: Clock):
+    probe = StandInProbe(lambda: (1000, free[0]))
+    desk = PolicyDesk(step_times(), probe, "a", Holdings(100, 200), clock=clock)
+    desk.start()
+    yield desk
+    desk.stop()
+
+
+def steps(desk: PolicyDesk, clock: Clock, count: int, rows: int = 1) -> None:
+    decoding = tuple(Decoding(str(index), 20) for index in range(rows))
+    for _ in range(count):
+        clock.now_s += 0.01
+        last = StepStats(num_decoding=rows, step_time_s=0.01, num_emitted_tokens=rows)
+        desk.planner.plan(
+            PlanSignals(EngineCounts(rows, 0, 0, 1, 0, 100), decoding, last, {}, max_num_seqs=8)
+        )
+
+
+def test_orders_are_obeyed_from_the_next_decision_on(desk, clock):
+    desk.take_orders({**LIMITED, "pins": [PIN]}, ())
+    steps(desk, clock, 9)
+    status = desk.status()
+    assert (status.arm, status.reason, status.pinned_by) == ("mtp:2", "pinned", "ada")
+    assert status.max_concurrency == {"dflash2": 2}
+    desk.take_orders(None, ())
+    steps(desk, clock, 9)
+    assert desk.status().pinned_by is None
+    assert desk.planner.surroundings.limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("user_config", "said"),
+    [
+        ({"policy": {"max_concurrency": {"eagle": 2}}}, "eagle"),
+        ({"policy": {"dwell": 2.0}}, "Did you mean dwell_s?"),
+        ({"pins": [{**PIN, "arm": "mtp:9"}]}, "no such rung"),
+        ({"pins": [{**PIN, "replicas": ["z"]}]}, "No such replica. There are a, b"),
+        ({"pins": [{**PIN, "expires": OVER}]}, "It is over already"),
+    ],
+)
+def test_an_order_that_cannot_work_is_refused_and_those_before_stay(desk, user_config, said):
+    desk.take_orders(LIMITED, ("b",))
+    before = desk.planner.surroundings
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        desk.take_orders(user_config, ("b",))
+    assert desk.planner.surroundings is before
+
+
+def test_a_pin_that_has_lapsed_costs_a_starting_replica_nothing(desk, caplog):
+    desk.take_orders({**LIMITED, "pins": [{**PIN, "expires": OVER}]}, ())
+    assert desk.planner.surroundings.limits.max_concurrency == {"dflash2": 2}
+    assert not desk.planner.surroundings.pins
+    assert "ended at" in caplog.text
+
+
+def test_decisions_are_kept(desk, clock):
+    steps(desk, clock, 40)
+    entries = desk.record.entries()
+    assert entries
+    assert entries[-1].arm_to.name == desk.status().arm
+    assert desk.record.num_lost == 0
+
+
+def test_memory_that_is_short_is_seen_and_what_is_released_has_its_size(desk, clock, free):
+    free[0] = 1
+    # The watch reads a few times a second of its own; the first look after that sees it.
+    desk._watch._read()
+    steps(desk, clock, 40)
+    status = desk.status()
+    assert (status.arm, status.memory) == ("plain", "red")
+    sources = desk.planner._sources
+    assert sources.restore_bytes(Release.CONTEXT_PAGES) == 100
+    assert sources.restore_bytes(Release.WEIGHTS) == 200
+    assert sources.restore_bytes(Release.DRAFTING) == 0
