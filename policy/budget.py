@@ -17,9 +17,15 @@ class Purse:
     most: float
     at_s: float = 0.0
 
-    def filled(self, rate: float, now_s: float) -> "Purse":
-        """Return it with what has come in since; ``rate`` is per second."""
-        earned = rate * max(0.0, now_s - self.at_s)
+    def filled(self, rate: float, now_s: float, most_s: float = float("inf")) -> "Purse":
+        """Return it with what has come in since; ``rate`` is per second.
+
+        Args:
+            rate: Per second.
+            now_s: The time, seconds.
+            most_s: Longest time that counts, seconds.
+        """
+        earned = rate * min(most_s, max(0.0, now_s - self.at_s))
         return replace(self, amount=min(self.most, self.amount + earned), at_s=now_s)
 
     def spent(self, amount: float) -> "Purse":

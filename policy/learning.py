@@ -11,6 +11,8 @@ from policy.terms import Terms
 
 # A drafter over its concurrency limit may run again below this share of it.
 _UNBAR_SHARE = 0.8
+# Longest time between two looks in which steps ran all along, seconds.
+_LONGEST_BUSY_S = 2.0
 
 
 def learned(state: State, signals: Signals, terms: Terms) -> State:
@@ -24,12 +26,13 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
         signals.reading,
         signals.restore_bytes,
     )
-    # Idle time earns nothing: only busy time can be lost.
+    # Idle time earns nothing, for only busy time can be lost; and a gap between two looks that is
+    # longer than steps can take was idle.
     earning = limits.exploration_share if signals.num_decoding else 0.0
     return replace(
         state,
         governor=state.governor.after(pressure, limits.memory, now_s),
-        ledger=state.ledger.filled(earning, now_s),
+        ledger=state.ledger.filled(earning, now_s, _LONGEST_BUSY_S),
         switches=state.switches.filled(limits.switches_per_minute / 60.0, now_s),
         barred=_barred(state.barred, signals.num_decoding, terms),
         clocks={

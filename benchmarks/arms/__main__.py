@@ -40,10 +40,12 @@ class Extent:
     Attributes:
         loads: Concurrency, requests and rounds.
         max_tokens: Most tokens of an answer.
+        fixed: Names of the fixed arms; none for every drafter at each of its draft lengths.
     """
 
     loads: tuple[tuple[int, int, int], ...]
     max_tokens: int
+    fixed: tuple[str, ...] = ()
 
     @property
     def num_conversations(self) -> int:
@@ -54,7 +56,9 @@ class Extent:
 _FULL = Extent(
     tuple((rows, max(4, rows), 4 if rows <= 8 else 2) for rows in (1, 2, 4, 8, 16, 32, 64)), 128
 )
-_QUICK = Extent(((1, 2, 2), (8, 8, 2), (32, 32, 1)), 64)
+_QUICK = Extent(
+    ((1, 2, 2), (8, 12, 2), (32, 32, 2)), 96, ("dflash2:3", "dflash2:7", "mtp:1", "mtp:3")
+)
 
 
 def measure(options: Options) -> Result:
@@ -97,8 +101,12 @@ def measure(options: Options) -> Result:
 
 
 def _grid(servers: Servers, lineup: Lineup, conversations: list[Turns], extent: Extent) -> Grid:
-    arms = (*grid_arms(reach_of(lineup.drafters))[:-1], Arm(PLAIN_IN_PLACE), Arm(AUTO))
-    arms = (*arms, Arm(PLAIN_AGAIN))
+    fixed = [
+        arm
+        for arm in grid_arms(reach_of(lineup.drafters))
+        if arm.draft_length and (not extent.fixed or arm.name in extent.fixed)
+    ]
+    arms = (Arm(PLAIN), *fixed, Arm(PLAIN_IN_PLACE), Arm(AUTO), Arm(PLAIN_AGAIN))
     chat = Chat(lineup.target.model_folder)
     prompts = (chat.token_ids(turns[:1]) for turns in cycle(conversations))
     loads = [

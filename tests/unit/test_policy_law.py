@@ -241,3 +241,12 @@ def test_between_equals_nothing_counts_as_kept_back():
     made = world().run(10.0, rows=1, requests=(RequestSignal("a", 0),))
     assert {decision.plan.arm for decision in made} == {Arm()}
     assert Reason.OPTED_OUT not in {decision.reason for decision in made}
+
+
+def test_time_in_which_nothing_runs_earns_no_trials():
+    here = world()
+    here.run(10.0, rows=1)
+    before = here.decision.state.ledger.amount
+    here.now_s += 1000.0
+    here.run(0.01, rows=1)
+    assert here.decision.state.ledger.amount - before < 0.02
