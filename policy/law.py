@@ -172,7 +172,7 @@ def _objection(
     if not state.switches.can_pay(1.0):
         return Reason.SWITCH_BUDGET
     saved = 1.0 - view.current.value / heavier.value
-    catch_up_s = 0.0 if is_tried else signals.condition_of(drafter).catch_up_s
+    catch_up_s = signals.condition_of(drafter).catch_up_s
     return Reason.SWITCH_COST if catch_up_s > saved * _HORIZON_S else None
 
 

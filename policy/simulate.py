@@ -85,6 +85,7 @@ class Simulation:
         self._now_s = 0.0
         self._rows: list[_Row] = []
         self._warm: set[str] = set()
+        self._tried = PLAIN
         self.ticks: list[Tick] = []
         self.finished: list[Finished] = []
 
@@ -171,9 +172,16 @@ class Simulation:
     def _catch_up_s(self, plan: Plan, rows: int) -> float:
         """Return what the plan's drafter has to catch up with, and note who is warm now."""
         drafter = plan.arm.drafter
-        is_cold = drafter != PLAIN and drafter not in self._warm
+        is_cold = drafter not in (PLAIN, self._tried) and drafter not in self._warm
         kept = {name for name, how in plan.residency.items() if how is Residency.WARM}
-        self._warm = {drafter} if drafter != PLAIN else self._warm & kept
+        self._tried = PLAIN
+        if drafter == PLAIN:
+            self._warm &= kept
+        elif plan.num_drafting is None:
+            self._warm = {drafter}
+        else:
+            # A trial catches up with its own requests and no others.
+            self._tried, rows = drafter, min(rows, plan.num_drafting)
         return rows * self._truth.catch_up_s if is_cold else 0.0
 
     def _step(self, plan: Plan, extra_s: float) -> tuple[StepSample, float]:

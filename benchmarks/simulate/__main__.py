@@ -12,7 +12,8 @@ from statistics import mean
 
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
 from benchmarks.simulate.baselines import Fixed, Law, as_controllers, every_fixed_arm
-from benchmarks.simulate.h200 import CHANCES, LADDER, PUBLISHED, TASKS, Fit, fitted, read_cells
+from benchmarks.simulate.h200 import Fit, fitted, read_cells
+from benchmarks.simulate.models import Model, h200, here
 from benchmarks.simulate.score import Score, mean_worth, not_below_plain, recovery_s, scored
 from benchmarks.simulate.traces import Trace, read_trace
 from policy.arms import PLAIN, PLAIN_ARM
@@ -23,7 +24,7 @@ from policy.terms import Terms
 from policy.truth import Truth
 
 _LOADS = {"half": 0.5, "full": 1.0, "over": 1.3}
-_CONTEXT = 4096
+_MOST_ROWS = 64
 _NEVER_S = 1e9
 
 
@@ -53,9 +54,9 @@ def measure(options: Options) -> Result:
 def _measured(options: Options) -> Result:
     arguments = options.arguments
     fit = None if arguments.vendor_tables is None else fitted(read_cells(arguments.vendor_tables))
-    costs = (PUBLISHED if fit is None else fit.times).table()
-    truth, terms = Truth(LADDER, costs, CHANCES), Terms(LADDER, costs)
-    trace = read_trace(arguments.trace, TASKS, _CONTEXT)
+    model = _model(arguments.model, fit)
+    truth, terms = model.truth, Terms(model.truth.ladder, model.truth.costs)
+    trace = read_trace(arguments.trace, model.contents, model.context)
     horizon_s = 180.0 if options.quick else 600.0
     capacity = _capacity(trace, truth)
     makers = _makers(truth, terms, options.quick)
@@ -71,8 +72,29 @@ def _measured(options: Options) -> Result:
         conditions={"model": arguments.model, "trace": arguments.trace.name},
         detail={"capacity_requests_per_s": capacity, "clipped_share": trace.clipped_share},
         tables=(*(_table(name, runs[name]) for name in runs), *_fit_tables(fit)),
-        notes=tuple(_notes(trace, capacity, faults)),
+        notes=tuple(_notes(model, trace, capacity, faults)),
     )
+
+
+def _model(name: str, fit: Fit | None) -> Model:
+    """Return what is simulated; this machine is measured first.
+
+    Raises:
+        SystemExit: The embedded model cannot be loaded here.
+    """
+    if name == "h200":
+        return h200(None if fit is None else fit.times.table())
+    # Both import torch, which a simulation of another device does without.
+    from benchmarks.rigs.contest import measured_times
+    from benchmarks.speculation.lineup import Wanted, load_lineup
+    from dflash.errors import EngineError
+
+    try:
+        lineup = load_lineup(Wanted("bfloat16", None))
+    except EngineError as error:
+        raise SystemExit(f"benchmarks.simulate: {error}") from error
+    times = measured_times(lineup, _MOST_ROWS)
+    return here(times.ladder, times.costs)
 
 
 def _capacity(trace: Trace, truth: Truth) -> float:
@@ -122,7 +144,8 @@ def _runs(
         simulation.run(1.5 * horizon_s)
         ticks = tuple(simulation.ticks)
         plain = plain or ticks
-        widest = truth.ladder.arms_of("dflash2", 7)[-1]
+        heaviest = truth.ladder.drafters[0]
+        widest = truth.ladder.arms_of(heaviest.drafter, heaviest.draft_lengths[-1])[-1]
         found[name] = Run(
             ticks, scored(ticks, simulation.finished, widest), not_below_plain(ticks, plain)
         )
@@ -227,12 +250,12 @@ def _fit_tables(fit: Fit | None) -> tuple[Table, ...]:
     return (Table(title, ("task, drafter, requests", "published", "fit", "error"), tuple(rows)),)
 
 
-def _notes(trace: Trace, capacity: float, faults: Mapping[str, float]) -> list[str]:
+def _notes(model: Model, trace: Trace, capacity: float, faults: Mapping[str, float]) -> list[str]:
     notes = [
         f"Plain decoding keeps up with {capacity:.2f} requests/s of this trace. "
-        f"{trace.clipped_share:.1%} of its requests were clipped to {_CONTEXT} tokens.",
+        f"{trace.clipped_share:.1%} of its requests were clipped to {model.context} tokens.",
         "Regret is against the best fixed arm of each interval of 5 s; the tuned table knows the "
-        "true step times and mean chances. Costs do not grow with context here.",
+        f"true step times and mean chances. {model.costs_note}",
     ]
     notes += [
         f"{name} is missing: drafting was not the best again before the end."
@@ -244,7 +267,12 @@ def _notes(trace: Trace, capacity: float, faults: Mapping[str, float]) -> list[s
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", type=Path, required=True, help="a published trace of arrivals")
-    parser.add_argument("--model", choices=("h200",), default="h200", help="whose step times")
+    parser.add_argument(
+        "--model",
+        choices=("here", "h200"),
+        default="h200",
+        help="whose step times; this machine's are measured first",
+    )
     parser.add_argument(
         "--vendor-tables", type=Path, help="fit the model to this table and print the errors"
     )

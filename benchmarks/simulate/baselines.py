@@ -139,11 +139,14 @@ def every_fixed_arm(ladder: Ladder) -> Sequence[Arm]:
 
 def as_controllers(truth: Truth, terms: Terms) -> dict[str, Callable[[], Controller]]:
     """Return what is compared, by name; each call makes a new one."""
+    widest = {
+        rungs.drafter: Arm(rungs.drafter, rungs.draft_lengths[-1])
+        for rungs in truth.ladder.drafters
+    }
     return {
         "plain": lambda: Fixed(PLAIN_ARM),
         "law": lambda: Law(terms),
-        "dflash2, full width": lambda: Fixed(Arm("dflash2", 7)),
-        "mtp, full width": lambda: Fixed(Arm("mtp", 7)),
+        **{f"{name}, full width": lambda arm=arm: Fixed(arm) for name, arm in widest.items()},
         "batch table": lambda: tuned_table(truth),
         "shared budget": lambda: shared_budget(truth, "dflash2"),
         "moving mean of accepted": lambda: EmaTiers("dflash2"),
