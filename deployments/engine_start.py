@@ -71,7 +71,14 @@ def _policy_of(
         sum(drafter.weights_bytes for drafter in models.drafters),
     )
     probe = probe_of(torch.device("cpu"))
-    desk = PolicyDesk(times, probe, name_of_this_replica(), holdings)
+    record = config.speculation.record_dir
+    desk = PolicyDesk(
+        times,
+        probe,
+        name_of_this_replica(),
+        holdings,
+        Path(record).expanduser() if record else None,
+    )
     desk.start()
     engine.set_planner(desk.planner)
     return desk

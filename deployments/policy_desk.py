@@ -57,12 +57,13 @@ class PolicyDesk:
             probe: Who knows the device's memory.
             replica: Its name, for pins and for files.
             holdings: What the drafters hold.
-            record_folder: Where decisions are written; None keeps the newest in memory.
+            record_folder: Where decisions are written, and what they looked at; None keeps the
+                newest decisions in memory.
             clock: Seconds that never go back.
         """
         self._ladder, self._clock, self._replica = times.ladder, clock, replica
         self._watch = MemoryWatch(probe, clock=clock)
-        self.record = DecisionRecord(replica, record_folder, clock=clock)
+        self.record = DecisionRecord(replica, record_folder, keeps_signals=True, clock=clock)
         holdings = holdings or Holdings()
         sources = Sources(
             replica=replica,

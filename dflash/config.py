@@ -101,10 +101,13 @@ class SpeculationConfig:
             own, where that is served and they fit; None takes none.
         draft_length: Draft tokens verified for each request and step; 0 decodes plainly. ``auto``
             leaves drafter and length to the policy, which decides every few steps.
+        record_dir: Folder where the policy writes its decisions and all they looked at, in bounded
+            files; None keeps the newest decisions in memory.
     """
 
     drafter: str | tuple[str, ...] | None = AUTO_DRAFTER
     draft_length: int | Literal["auto"] = AUTO_LENGTH
+    record_dir: str | None = None
 
     def __post_init__(self) -> None:
         length = self.draft_length

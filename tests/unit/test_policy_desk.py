@@ -5,6 +5,7 @@ import re
 import pytest
 
 from benchmarks.rigs.made_up_times import step_times
+from deployments import explain, replay
 from deployments.policy_desk import Holdings, PolicyDesk
 from dflash.errors import ConfigError
 from dflash.plan import Decoding, PlanSignals
@@ -111,3 +112,17 @@ def test_memory_that_is_short_is_seen_and_what_is_released_has_its_size(desk, cl
     assert sources.restore_bytes(Release.CONTEXT_PAGES) == 100
     assert sources.restore_bytes(Release.WEIGHTS) == 200
     assert sources.restore_bytes(Release.DRAFTING) == 0
+
+
+def test_what_was_recorded_is_decided_again_to_the_bit(tmp_path, clock, capsys):
+    probe = StandInProbe(lambda: (1000, 900))
+    desk = PolicyDesk(step_times(), probe, "a", record_folder=tmp_path, clock=clock)
+    desk.start()
+    steps(desk, clock, 60)
+    desk.take_orders(LIMITED, ())
+    steps(desk, clock, 60, rows=4)
+    desk.stop()
+    assert replay.main([str(tmp_path / "signals-a.jsonl")]) == 0
+    assert "all the same to the bit" in capsys.readouterr().out
+    assert explain.main([str(tmp_path / "decisions-a.jsonl")]) == 0
+    assert "dflash2" in capsys.readouterr().out
