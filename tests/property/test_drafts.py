@@ -47,7 +47,7 @@ class Anything:
             return DraftPlan(warm=draw.choice((BOTH, BOTH, frozenset({"b"}), frozenset())))
         warm = BOTH if draw.random() < 0.8 else frozenset({"a"})
         by_request = {each.request_id: self._arm(warm) for each in signals.decoding}
-        return DraftPlan(self._arm(warm), by_request, warm, draw.randint(0, 3))
+        return DraftPlan(self._arm(warm), by_request, warm, num_graded=draw.randint(0, 3))
 
     def _arm(self, warm: frozenset[str]) -> Arm:
         length = self._random.randint(0, 9)

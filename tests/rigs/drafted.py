@@ -22,7 +22,7 @@ def arm_of(draft_length: int, drafter: str = "script") -> Arm:
 
 def drafting(draft_length: int, num_graded: int = 0, **by_request: int) -> DraftPlan:
     arms = {name: arm_of(length) for name, length in by_request.items()}
-    return DraftPlan(arm_of(draft_length), arms, FOLLOWED, num_graded)
+    return DraftPlan(arm_of(draft_length), arms, FOLLOWED, num_graded=num_graded)
 
 
 def always(draft_length: int, num_graded: int = 0) -> FixedPlanner:
