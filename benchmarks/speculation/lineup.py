@@ -13,6 +13,7 @@ from dflash.drafters.base import Drafter
 from dflash.drafters.choice import EMBEDDED_DRAFTERS
 from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
+from dflash.drafters.held import HeldDrafter
 from dflash.drafters.load import load_drafter, open_bound_drafter
 from dflash.load import LoadedTarget, load_models
 
@@ -111,9 +112,13 @@ def full_head_drafter(lineup: Lineup) -> Drafter | None:
     Else it has the sizes of the lineup's DFlash drafter; None where that is not there, or its
     head is whole itself, and for an MTP head.
     """
+    loaded = [
+        drafter.present() if isinstance(drafter, HeldDrafter) else drafter
+        for drafter in lineup.drafters
+    ]
     reduced = [
         drafter.config
-        for drafter in lineup.drafters
+        for drafter in loaded
         if isinstance(drafter, DFlashDrafter) and drafter.config.is_reduced
     ]
     for folder in lineup.folders:

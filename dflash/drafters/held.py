@@ -41,7 +41,7 @@ class HeldDrafter:
         Raises:
             DrafterReleasedError: It is gone.
         """
-        return self._present().propose(rows)
+        return self.present().propose(rows)
 
     def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
         """Let it extend its context.
@@ -49,7 +49,7 @@ class HeldDrafter:
         Raises:
             DrafterReleasedError: It is gone.
         """
-        self._present().observe(features, commits)
+        self.present().observe(features, commits)
 
     def release_context(self) -> None:
         """Give the memory of its context's pages back; nothing is left in them."""
@@ -69,7 +69,12 @@ class HeldDrafter:
         if self._drafter is None:
             self._drafter = self._load()
 
-    def _present(self) -> Drafter:
+    def present(self) -> Drafter:
+        """Return the drafter.
+
+        Raises:
+            DrafterReleasedError: It is gone.
+        """
         if self._drafter is None:
             raise DrafterReleasedError(
                 f"the weights of drafter {self.facts.name} have been given back; restore it first"

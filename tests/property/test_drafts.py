@@ -104,9 +104,9 @@ def test_no_draft_no_plan_and_no_neighbour_changes_an_answer(
 
 
 def test_such_histories_hold_all_that_they_are_to_prove():
-    drive = Mixed(seed=3, num_pages=23)
-    source = RandomRequests(3, VOCAB)
-    for index in range(40):
+    drive = Mixed(seed=4, num_pages=23)
+    source = RandomRequests(4, VOCAB)
+    for index in range(120):
         drive.submit(source.draw(f"r{index}"))
         drive.step()
     drive.finish()
@@ -120,6 +120,7 @@ def test_such_histories_hold_all_that_they_are_to_prove():
         assert total(drive, event) > 0, event
     reasons = {reason for result in drive.results for reason in result.stats.plain_rows}
     assert {str(reason) for reason in reasons} >= {
+        "request",
         "plan",
         "budget",
         "pages",

@@ -99,7 +99,7 @@ def test_a_drafter_takes_the_form_and_the_type_of_its_target(config):
     models = load_models(config)
 
     (held,) = models.drafters
-    drafter, form = held._present(), models.target.exactness.form
+    drafter, form = held.present(), models.target.exactness.form
     assert drafter.block.form == drafter.context.form == form
 
 

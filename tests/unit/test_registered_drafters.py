@@ -43,6 +43,6 @@ def test_arms_serve_each_registered_drafter_alone_and_all_of_them_together(model
     served = [{drafter.facts.name for drafter in arm.drafters()} for arm in arms]
     assert [names for names in served if len(names) == 1] == [{name} for name in DrafterKind]
     together = [arm for arm, names in zip(arms, served, strict=True) if names == set(DrafterKind)]
-    assert len(together) == 2
+    assert len(together) == 3
     for arm in together:
         assert set(arm.events) >= {f"drafted_by_{name}" for name in DrafterKind}
