@@ -51,13 +51,13 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
     """Return what to run: what a guard leaves, then a lighter drafter, a heavier one, a width."""
     held = view.held
     if not view.is_allowed(held):
-        return _fallback(view)
+        return _fallback(view, signals)
     if signals.num_decoding == 0:
         return Choice(held, Reason.IDLE)
     is_throttled = signals.reading.is_throttled
     blocked = list(_forbidden(view, is_throttled))
     is_dwelling = state.is_dwelling(terms.limits, signals.now_s)
-    lighter = _lighter(view, is_throttled)
+    lighter = _lighter(view, signals)
     spiked = is_spike(state, signals)
     if lighter is not None:
         if spiked or not is_dwelling:
@@ -81,14 +81,18 @@ def is_spike(state: State, signals: Signals) -> bool:
     return signals.num_decoding > _SPIKE_FACTOR * state.num_rows + _SPIKE_ROWS
 
 
-def _fallback(view: View) -> Choice:
+def _fallback(view: View, signals: Signals) -> Choice:
     """Return the best that is left when a guard forbids what runs, no heavier than it."""
     reason = view.caps[view.held.drafter].reason or Reason.STEADY
     narrower = view.peak(view.held.drafter)
     if narrower is not None:
         return Choice(narrower.arm, reason)
     most = view.worths[view.held].seconds
-    lighter = [peak for peak in view.peaks() if peak.arm.is_plain or peak.seconds <= most]
+    lighter = [
+        peak
+        for peak in view.peaks()
+        if peak.arm.is_plain or (peak.seconds <= most and _pays_over(peak, 1.0, signals))
+    ]
     return Choice(lighter[0].arm, reason)
 
 
@@ -114,13 +118,18 @@ def _is_worth_it(worth: Worth, view: View, is_throttled: bool) -> bool:
     return _is_worth_more_work(worth, view, is_throttled)
 
 
-def _lighter(view: View, is_throttled: bool) -> Worth | None:
-    """Return a drafter, or plain, with shorter steps that is worth more by the mean."""
+def _lighter(view: View, signals: Signals) -> Worth | None:
+    """Return a drafter, or plain, with shorter steps that is worth more by the mean.
+
+    Plain decoding costs nothing to change to, a drafter that was cold what its context lacks.
+    """
     return next(
         (
             peak
             for peak in view.other_peaks()
-            if _has_shorter_steps(peak, view) and _is_worth_less_work(peak, view, is_throttled)
+            if _has_shorter_steps(peak, view)
+            and _is_worth_less_work(peak, view, signals.reading.is_throttled)
+            and _pays_over(peak, max(1.0, view.current.value), signals)
         ),
         None,
     )
@@ -171,9 +180,20 @@ def _objection(
         return Reason.CONFIRMING
     if not state.switches.can_pay(1.0):
         return Reason.SWITCH_BUDGET
-    saved = 1.0 - view.current.value / heavier.value
-    catch_up_s = signals.condition_of(drafter).catch_up_s
-    return Reason.SWITCH_COST if catch_up_s > saved * _HORIZON_S else None
+    pays = _pays_over(heavier, view.current.value, signals)
+    return None if pays else Reason.SWITCH_COST
+
+
+def _pays_over(worth: Worth, other: float, signals: Signals) -> bool:
+    """Return whether a drafter saves, for as long as a change may last, what its context lacks.
+
+    Args:
+        worth: Of its best arm.
+        other: What is left is worth that otherwise.
+        signals: Has what each drafter lacks.
+    """
+    catch_up_s = signals.condition_of(worth.arm.drafter).catch_up_s
+    return catch_up_s <= (1.0 - other / worth.value) * _HORIZON_S
 
 
 def _width(view: View) -> tuple[Arm, Reason]:

@@ -250,3 +250,21 @@ def test_time_in_which_nothing_runs_earns_no_trials():
     here.now_s += 1000.0
     here.run(0.01, rows=1)
     assert here.decision.state.ledger.amount - before < 0.02
+
+
+def test_lighter_steps_that_need_a_context_nobody_kept_lose_to_plain_ones():
+    """So many requests come that the drafter loses; the lighter one would win, once caught up."""
+    here = world(WEAK)
+    here.run(20.0, rows=1)
+    assert not here.decision.plan.arm.is_plain
+    held = here.decision.state.home_of(here.decision.plan.arm).drafter
+    other = next(name for name in LADDER.names if name != held)
+    needs = {other: DrafterCondition(catch_up_s=5.0)}
+    first = here.run(0.01, rows=24, drafters=needs)[0]
+    later = here.run(3.0, rows=24, drafters=needs)
+    assert other not in drafters_of([first, *later])
+    # Where it lacks nothing it is taken.
+    free = world(WEAK)
+    free.run(20.0, rows=1)
+    free.run(3.0, rows=24)
+    assert other in drafters_of(free.decisions)
