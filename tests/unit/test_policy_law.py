@@ -252,19 +252,19 @@ def test_time_in_which_nothing_runs_earns_no_trials():
     assert here.decision.state.ledger.amount - before < 0.02
 
 
-def test_lighter_steps_that_need_a_context_nobody_kept_lose_to_plain_ones():
-    """So many requests come that the drafter loses; the lighter one would win, once caught up."""
-    here = world(WEAK)
-    here.run(20.0, rows=1)
-    assert not here.decision.plan.arm.is_plain
-    held = here.decision.state.home_of(here.decision.plan.arm).drafter
-    other = next(name for name in LADDER.names if name != held)
-    needs = {other: DrafterCondition(catch_up_s=5.0)}
-    first = here.run(0.01, rows=24, drafters=needs)[0]
-    later = here.run(3.0, rows=24, drafters=needs)
-    assert other not in drafters_of([first, *later])
-    # Where it lacks nothing it is taken.
-    free = world(WEAK)
-    free.run(20.0, rows=1)
-    free.run(3.0, rows=24)
-    assert other in drafters_of(free.decisions)
+def test_lighter_steps_that_need_a_context_nobody_kept_are_not_taken_for_free():
+    """With 32 requests the lighter drafter is worth a fifth more, and 30 s of catching up not."""
+
+    def after_the_spike(**signals) -> list[str]:
+        here = world({"dflash2": 0.7, "mtp": 0.6})
+        here.run(30.0, rows=1)
+        assert drafters_of([here.decision]) == ["dflash2"]
+        return drafters_of(here.run(1.0, rows=32, **signals))
+
+    assert set(after_the_spike()) == {"mtp"}
+    needs = {"mtp": DrafterCondition(catch_up_s=30.0)}
+    assert set(after_the_spike(drafters=needs)) == {"dflash2"}
+    # Where what runs is forbidden, plain decoding costs nothing to go to.
+    capped = world({"dflash2": 0.7, "mtp": 0.6}, Limits({"dflash2": 8}))
+    capped.run(30.0, rows=1)
+    assert set(drafters_of(capped.run(1.0, rows=32, drafters=needs))) == {PLAIN}
