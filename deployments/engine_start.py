@@ -89,12 +89,17 @@ def _key(models: LoadedModels, config: EngineConfig) -> dict[str, Any]:
     target = models.target
     return {
         "target": target.fingerprint,
-        "drafters": [asdict(drafter) for drafter in models.speculation.drafters],
+        # A drafter that was trained anew keeps its name and may have other layers.
+        "drafters": [
+            (asdict(report), drafter.weights_bytes, drafter.context_bytes)
+            for report, drafter in zip(models.speculation.drafters, models.drafters, strict=True)
+        ],
         "form": target.exactness.form,
         "dtype": str(config.dtype),
         "threads": config.num_threads or len(os.sched_getaffinity(0)),
         "limits": asdict(config.limits),
         "pages": target.runner.facts.num_pages,
+        "max_model_len": target.runner.facts.max_model_len,
         "device": _device_name(),
         "version": _version(),
     }

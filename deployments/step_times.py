@@ -3,6 +3,8 @@
 import hashlib
 import json
 import logging
+import math
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +12,11 @@ from typing import Any
 
 from dflash.cache_folder import explained
 from dflash.engine import Engine
+from dflash.errors import CacheFolderError
 from dflash.profile import LONG_CONTEXT, Profile, StepTime, profile
 from policy.arms import PLAIN, Ladder, Rungs
 from policy.cost import CostGrid, CostTable, rising_grid
+from policy.errors import PolicyError
 
 _FORM = 1
 _MOST_ROWS = 64
@@ -69,18 +73,22 @@ def step_times_of(
         on_progress: Told the share of measuring that is done.
 
     Raises:
-        CacheFolderError: The folder cannot be written.
         ProfileError: A step failed.
     """
     ladder = ladder_of(engine)
     lengths = {rungs.drafter: rungs.draft_lengths for rungs in ladder.drafters}
     text = json.dumps({"form": _FORM, **key}, sort_keys=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    found = _kept(path, text)
-    if found is None:
-        found = profile(engine, lengths, _MOST_ROWS, on_progress)
+    kept = _kept(path, text, ladder)
+    if kept is not None:
+        return kept
+    found = profile(engine, lengths, _MOST_ROWS, on_progress)
+    try:
         with explained(folder):
             _keep(path, text, found)
+    except CacheFolderError as error:
+        # They are as good as any that were kept; only the next start has to measure, too.
+        _logger.warning("step times are not kept: %s", error)
     return times_from(found, ladder)
 
 
@@ -133,22 +141,42 @@ def _slopes(times: tuple[StepTime, ...]) -> dict[tuple[str, int], float]:
     return slopes
 
 
-def _kept(path: Path, key: str) -> Profile | None:
+def _kept(path: Path, key: str, ladder: Ladder) -> StepTimes | None:
     """Return the times of a file; None where there is none, or it is not what it should be."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["key"] != key:
             return None
-        times = tuple(StepTime(*row) for row in content["times"])
-        found = Profile(times, float(content["prefill_s"]))
+        found = Profile(tuple(StepTime(*row) for row in content["times"]), content["prefill_s"])
+        _check(found, ladder)
+        return times_from(found, ladder)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        _logger.warning(
-            "step times in %s cannot be read (%s); they are measured again", path, error
-        )
-        return None
-    return found if all(time.seconds > 0.0 for time in found.times) else None
+    # Whatever is in a file that something else wrote, measuring again replaces it.
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        problem = repr(error)
+    except PolicyError as error:
+        problem = str(error)
+    _logger.warning("step times in %s cannot be read (%s); they are measured again", path, problem)
+    return None
+
+
+def _check(found: Profile, ladder: Ladder) -> None:
+    """Refuse what no measurement has brought: a wrong table costs more than drafting gains.
+
+    Raises:
+        ValueError: A time is none, or one is missing or there twice.
+    """
+    if not all(0.0 < time.seconds < math.inf for time in found.times):
+        raise ValueError("a step has no time")
+    if not 0.0 <= found.prefill_s < math.inf:
+        raise ValueError(f"a prompt's token takes {found.prefill_s} s")
+    lengths = [(rungs.drafter, (0, *rungs.draft_lengths)) for rungs in ladder.drafters]
+    arms = {(PLAIN, 0), *((name, length) for name, each in lengths for length in each)}
+    measured = [(t.num_rows, t.num_context_tokens, t.drafter, t.draft_length) for t in found.times]
+    loads = {(rows, context) for rows, context, *_ in measured}
+    if sorted(measured) != sorted((*load, *arm) for load in loads for arm in arms):
+        raise ValueError("a drafter, draft length or load is missing, or there twice")
 
 
 def _keep(path: Path, key: str, found: Profile) -> None:
@@ -158,7 +186,11 @@ def _keep(path: Path, key: str, found: Profile) -> None:
         for t in found.times
     ]
     content = json.dumps({"key": key, "prefill_s": found.prefill_s, "times": rows})
-    # Another replica may read it meanwhile: it sees the whole file or none.
-    partial = path.with_suffix(".partial")
-    partial.write_text(content, encoding="utf-8")
-    partial.replace(path)
+    # Others may read it meanwhile, or write it: each writes a file of its own, and whoever reads
+    # sees a whole one or none.
+    partial = path.with_suffix(f".{secrets.token_hex(8)}.partial")
+    try:
+        partial.write_text(content, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

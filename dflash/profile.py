@@ -67,7 +67,7 @@ def profile(
     most_rows: int,
     on_progress: Callable[[float], None],
 ) -> Profile:
-    """Measure an engine that serves nobody yet, and leave it as it was.
+    """Measure an engine that serves nobody yet, and leave it idle.
 
     Args:
         engine: Idle. Its planner is replaced.
@@ -87,10 +87,11 @@ def profile(
     most_rows = min(most_rows, engine.limits.max_num_seqs, _most_rows(engine, short))
     if most_rows == 0:
         raise ProfileError("the pages do not hold a request; raise engine.kv_cache.memory_gib")
-    long_rows = min(_MOST_LONG_ROWS, most_rows, _most_rows(engine, LONG_CONTEXT))
+    most_long = min(_MOST_LONG_ROWS, _most_rows(engine, LONG_CONTEXT))
     loads = [(rows, short) for rows in row_counts(most_rows)]
-    if long_rows:
-        loads.append((long_rows, LONG_CONTEXT))
+    # What longer contexts add shows beside the same number of rows with short ones.
+    if comparable := [rows for rows, _ in loads if rows <= most_long]:
+        loads.append((comparable[-1], LONG_CONTEXT))
     total = sum(rows * context for rows, context in loads)
     bench = _Bench(engine, draft_lengths)
     times: list[StepTime] = []
@@ -119,6 +120,7 @@ class _Bench:
             for name, lengths in draft_lengths.items()
         }
         self._num_requests = 0
+        self._live: list[str] = []
         self._num_prefilled, self._prefill_s = 0, 0.0
 
     @property
@@ -131,12 +133,12 @@ class _Bench:
         seconds: dict[tuple[str, int], list[float]] = {}
         is_short = num_rows <= _FEW_ROWS and num_context_tokens < LONG_CONTEXT
         for _ in range(2 if is_short else 1):
-            names = self._start(num_rows, num_context_tokens - _GROWTH)
             try:
+                self._start(num_rows, num_context_tokens - _GROWTH)
                 self._time_rounds(seconds)
             finally:
-                for name in names:
-                    self._engine.abort(name)
+                while self._live:
+                    self._engine.abort(self._live.pop())
         return [
             StepTime(drafter, length, num_rows, num_context_tokens, median(found))
             for (drafter, length), found in seconds.items()
@@ -168,12 +170,16 @@ class _Bench:
         fault = result.fault or result.stats.plan_fault or result.stats.drafter_fault
         if fault is not None:
             raise ProfileError(f"a step failed while step times were measured: {fault}")
+        if result.stats.step_time_s == 0.0:
+            raise ProfileError(
+                "requests that were measured came to their end; raise engine.max_model_len, which "
+                f"is {self._engine.facts.max_model_len}"
+            )
         return result.stats
 
-    def _start(self, num_rows: int, num_prompt_tokens: int) -> list[str]:
-        """Let requests decode, and return their names."""
+    def _start(self, num_rows: int, num_prompt_tokens: int) -> None:
+        """Let requests decode."""
         facts = self._engine.facts
-        names = []
         for _ in range(num_rows):
             self._num_requests += 1
             name = f"profile-{self._num_requests}"
@@ -187,11 +193,11 @@ class _Bench:
                     sampling=SamplingParams(temperature=0.0, ignore_eos=True),
                 )
             )
-            names.append(name)
+            self._live.append(name)
         for _ in range(_MOST_PREFILL_STEPS):
             stats = self._step(DraftPlan(warm=frozenset(self._arms)))
             if not stats.num_prefilling:
-                return names
+                return
             self._num_prefilled += stats.num_prefill_tokens
             self._prefill_s += stats.step_time_s
         raise ProfileError("prompts did not come to an end while step times were measured")

@@ -1,17 +1,21 @@
 """Starting an engine: step times measured once, the policy in charge, plain decoding without."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.rigs.tiny_drafter import TinyDrafter, write_tiny_drafter
 from deployments import engine_start
 from deployments.engine_start import open_engine
 from deployments.policy_desk import PolicyDesk
 from deployments.replica import RunningEngine
 from dflash.config import AUTO_LENGTH, EngineConfig, KVCacheConfig
 from dflash.errors import ProfileError
+from dflash.models.config import model_config_from_json
 from tests.rigs.drafter_config import drafter_config, with_drafter
+from tests.rigs.tiny_checkpoint import TINY_CONFIG
 
 
 @pytest.fixture
@@ -70,6 +74,26 @@ def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monk
     said = running.engine.speculation
     assert said.draft_length == 0
     assert "no such kernel" in said.detail
+
+
+def test_times_are_of_one_length_of_the_model_and_one_size_of_the_drafter(
+    config, opened, monkeypatch
+):
+    keys = []
+
+    def asked(engine, key, *_):
+        keys.append(json.dumps(key))
+        raise ProfileError("it is enough to be asked")
+
+    monkeypatch.setattr(engine_start, "step_times_of", asked)
+    opened(config, [])
+    opened(config, [])
+    assert len({*keys}) == 1
+    opened(replace(config, max_model_len=256), [])
+    target = model_config_from_json(TINY_CONFIG | {"max_position_embeddings": 512})
+    write_tiny_drafter(Path(config.speculation.drafter), TinyDrafter(num_layers=1), target)
+    opened(config, [])
+    assert len({*keys}) == 3
 
 
 def drafter_bytes(running: RunningEngine) -> tuple[int, int]:

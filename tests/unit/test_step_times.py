@@ -1,7 +1,8 @@
 """Step times: what is measured, how the policy reads it, and when it is measured again."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -10,13 +11,15 @@ from benchmarks.rigs.made_up_times import LADDER, measured, step_s, step_times
 from benchmarks.rigs.script_drafter import SCRIPTED, ScriptDrafter
 from deployments import step_times as module
 from deployments.step_times import draft_lengths, ladder_of, step_times_of, times_from
+from dflash import profile as module_of_profile
 from dflash.config import EngineLimits
 from dflash.engine import Engine
-from dflash.errors import CacheFolderError, ProfileError
-from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, profile, row_counts
+from dflash.errors import ProfileError
+from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, StepTime, profile, row_counts
 from policy.arms import PLAIN
 
 LENGTHS = {"dflash2": (1, 7), "mtp": (2,)}
+FIELDS = [field.name for field in fields(StepTime)]
 
 
 def idle(num_pages: int = 600, max_model_len: int = 2048, **scripts) -> Engine:
@@ -74,6 +77,21 @@ def test_pages_for_a_few_rows_are_enough_and_for_none_are_not():
         profile(idle(num_pages=8), LENGTHS, 64, nothing)
 
 
+def test_long_contexts_are_measured_with_as_many_rows_as_short_ones():
+    engine = idle(num_pages=3 * 73 + 10)
+    found = profile(engine, LENGTHS, 64, nothing)
+    assert {time.num_rows for time in found.times if time.num_context_tokens == LONG_CONTEXT} == {2}
+    assert times_from(found, ladder_of(engine)).costs.prefill_s > 0.0
+
+
+def test_requests_that_end_while_they_are_measured_are_no_table(monkeypatch):
+    monkeypatch.setattr(module_of_profile, "_NUM_ROUNDS", 50)
+    engine = idle(max_model_len=256)
+    with pytest.raises(ProfileError, match=r"raise engine\.max_model_len, which is 256"):
+        profile(engine, LENGTHS, 2, nothing)
+    assert not engine.has_work
+
+
 def test_a_model_of_few_positions_is_measured_with_what_it_has():
     found = profile(idle(max_model_len=256), LENGTHS, 2, nothing)
     assert {time.num_context_tokens for time in found.times} == {112}
@@ -87,6 +105,17 @@ def test_a_drafter_that_fails_is_no_table_and_leaves_the_engine_idle():
         raise RuntimeError("no such kernel")
 
     engine = idle(mtp=fails)
+    with pytest.raises(ProfileError, match="no such kernel"):
+        profile(engine, LENGTHS, 2, nothing)
+    assert not engine.has_work
+
+
+def test_a_drafter_that_fails_while_prompts_are_computed_leaves_the_engine_idle(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("no such kernel")
+
+    monkeypatch.setattr(ScriptDrafter, "observe", fails)
+    engine = idle()
     with pytest.raises(ProfileError, match="no such kernel"):
         profile(engine, LENGTHS, 2, nothing)
     assert not engine.has_work
@@ -146,14 +175,34 @@ def test_times_are_kept_under_all_they_depend_on(tmp_path, counted):
     assert len(counted) == 2
 
 
+def first_row(content: str, **places) -> str:
+    """Return a file whose first row has other values."""
+    read = json.loads(content)
+    for place, value in places.items():
+        read["times"][0][FIELDS.index(place)] = value
+    return json.dumps(read)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         lambda content: "",
         lambda content: content[: len(content) // 2],
+        lambda content: "[" * 100_000,
+        lambda content: "[]",
         lambda content: json.dumps({**json.loads(content), "times": [[1]]}),
+        lambda content: json.dumps({**json.loads(content), "times": []}),
+        lambda content: content.replace('"times": [[', '"times": [["plain", 0, 2, 128, 0.01], ['),
         lambda content: json.dumps({**json.loads(content), "key": "another"}),
-        lambda content: content.replace("0.0102", "-1.0"),
+        lambda content: json.dumps({**json.loads(content), "prefill_s": float("nan")}),
+        lambda content: content.replace("0.0101", "-1.0"),
+        lambda content: first_row(content, seconds="soon"),
+        lambda content: first_row(content, seconds=float("nan")),
+        lambda content: first_row(content, seconds=float("inf")),
+        lambda content: first_row(content, seconds=10**400),
+        lambda content: first_row(content, num_rows="1"),
+        lambda content: first_row(content, drafter="eagle"),
+        lambda content: first_row(content, drafter=[]),
     ],
 )
 def test_a_damaged_file_is_measured_again_and_mended(tmp_path, counted, damage):
@@ -167,8 +216,30 @@ def test_a_damaged_file_is_measured_again_and_mended(tmp_path, counted, damage):
     assert len(counted) == 2
 
 
-def test_a_folder_that_cannot_be_written_says_what_to_set(tmp_path, counted):
+def test_a_folder_that_cannot_be_written_costs_the_next_start_and_says_what_to_set(
+    tmp_path, counted, caplog
+):
     (tmp_path / "file").write_text("")
-    with pytest.raises(CacheFolderError, match=r"engine\.cache_dir"):
-        step_times_of(idle(), {}, tmp_path / "file", nothing)
-    assert counted
+    engine = idle()
+    first = step_times_of(engine, {}, tmp_path / "file", nothing)
+    assert step_times_of(engine, {}, tmp_path / "file", nothing) == first
+    assert len(counted) == 2
+    assert "engine.cache_dir" in caplog.text
+
+
+def test_replicas_that_measure_at_once_do_not_write_into_each_others_file(
+    tmp_path, counted, monkeypatch, caplog
+):
+    engine, replace_file = idle(), Path.replace
+
+    def another_is_first(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace_file)
+        step_times_of(engine, {}, tmp_path, nothing)
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", another_is_first)
+    first = step_times_of(engine, {}, tmp_path, nothing)
+    assert len(counted) == 2
+    assert step_times_of(engine, {}, tmp_path, nothing) == first
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+    assert not caplog.text
