@@ -89,8 +89,15 @@ class Drafting:
         else:
             self._restore()
             if release is not None:
-                self._drafter.release_context()
+                self._release_context()
         return had_context and release is not None
+
+    def _release_context(self) -> None:
+        """Give its context's memory back; where that fails, what is in it is forgotten anyway."""
+        try:
+            self._drafter.release_context()
+        except Exception as error:  # noqa: BLE001 - logged by kind
+            self._fault("give its context back", error)
 
     def _restore(self) -> None:
         """Load the weights where they are gone; where that fails, nobody drafts with them."""

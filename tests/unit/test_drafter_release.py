@@ -64,6 +64,19 @@ def test_given_back_twice_is_given_back_once():
     assert_right(drive, request("a"))
 
 
+def test_a_drafter_that_cannot_give_its_context_back_fails_no_step(monkeypatch):
+    def fails(_):
+        raise OSError("the system refuses")
+
+    monkeypatch.setattr(ScriptDrafter, "release_context", fails)
+    plans = [DRAFTING] * 4 + [releasing(Release.CONTEXT)] * 2 + [DRAFTING]
+    drive = Drive(limits(2, 512), script=all_right, planner=Plans(plans))
+    drive.submit(request("a"))
+    drive.finish()
+    assert_right(drive, request("a"))
+    assert total(drive, "num_catch_up_tokens") > 0
+
+
 def test_a_plan_cannot_draft_with_what_it_releases():
     with pytest.raises(ValueError, match="do one of both"):
         replace(DRAFTING, released={"script": Release.CONTEXT})
