@@ -17,13 +17,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="decisions-REPLICA.jsonl that a replica wrote")
     path: Path = parser.parse_args(argv).file
     try:
-        header, entries = entries_from(whole_lines(path))
+        text = timeline(*entries_from(whole_lines(path)))
     except PolicyError as error:
         problem = str(error)
+    except (ArithmeticError, ValueError) as error:
+        problem = (
+            f"it holds a figure that no replica wrote ({error}); give a file as it was written"
+        )
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; give a file that a replica wrote"
     else:
-        sys.stdout.write(timeline(header, entries))
+        sys.stdout.write(text)
         return 0
     sys.stderr.write(f"{path}: {problem}\n")
     return 2

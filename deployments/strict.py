@@ -45,8 +45,8 @@ class Problem:
 
 
 def joined(problems: Iterable[Problem]) -> str:
-    """Return problems as one line, for an error's message."""
-    return "; ".join(map(str, problems))
+    """Return problems as one line, for an error's message, which any file can hold."""
+    return "; ".join(map(str, problems)).encode(errors="backslashreplace").decode()
 
 
 def dotted(path: KeyPath) -> str:
@@ -92,12 +92,39 @@ def _walk(schema: type[Any], value: object, path: KeyPath) -> Iterator[Problem]:
             for index, each in enumerate(inner):
                 yield from _walk(item, each, (*at, index))
         else:
-            if isinstance(inner, date):
-                message = "YAML reads this as a date, which Serve refuses: quote it."
-                yield Problem(at, message, inner)
             plain[key] = inner
+    unfit = [*_unfit(plain, path)]
+    yield from unfit
     # Nested parts have been walked, so that one of them cannot hide the problems of another.
-    yield from _value_problems(schema, plain, path)
+    if not unfit:
+        yield from _value_problems(schema, plain, path)
+
+
+def _unfit(value: object, path: KeyPath) -> Iterator[Problem]:
+    """Yield what no JSON can hold, which Serve makes of a configuration, however deep it lies."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            at = (*path, str(key))
+            if isinstance(key, str | int | float | None):
+                yield from _half(str(key), at)
+                yield from _unfit(inner, at)
+            else:
+                yield Problem(at, "A key must be text: quote it.")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _unfit(inner, (*path, index))
+    elif isinstance(value, date):
+        yield Problem(path, "YAML reads this as a date, which Serve refuses: quote it.", value)
+    elif isinstance(value, str):
+        yield from _half(value, path)
+    elif not isinstance(value, int | float | None):
+        yield Problem(path, "It must be text, a number, true, false, null or a list.", value)
+
+
+def _half(text: str, path: KeyPath) -> Iterator[Problem]:
+    """Yield the problem of a text that no file can hold, for half of a pair stands alone."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        yield Problem(path, "It holds half of a character; write it anew.", text)
 
 
 def _value_problems(
@@ -105,7 +132,7 @@ def _value_problems(
 ) -> Iterator[Problem]:
     try:
         # As JSON: strict about types, and enumerations are written as their values.
-        TypeAdapter(schema).validate_json(json.dumps(plain, default=str), strict=True)
+        TypeAdapter(schema).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         for each in error.errors(include_url=False, include_context=False):
             at = (*path, *_keys_in(plain, each["loc"]))

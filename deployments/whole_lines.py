@@ -27,6 +27,6 @@ def whole_lines(path: Path) -> Iterator[str]:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -1,6 +1,7 @@
 """Values as JSON and back, bit for bit: what a log holds can be decided upon again."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -27,7 +28,11 @@ def from_json(kind: type[Value], text: str) -> Value:
     """
     try:
         return _built(kind, json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    # A whole number may be too large for a float, and a line too deep to be read.
+    except (
+        *(ValueError, TypeError, KeyError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise PolicyError(
             f"this line is no {kind.__name__} ({error}): {text[:80]!r}; "
             "read a file that this version wrote"
@@ -78,6 +83,8 @@ def _scalar(kind: type, value: Any) -> Any:
     wanted = (int, float) if kind is float else kind
     if not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool):
         raise TypeError(f"{value!r} is no {kind.__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is never written")
     return value
 
 

@@ -59,16 +59,18 @@ class Replayed:
         line: Its line in the file, from 1.
         recorded: What was decided then.
         decision: What is decided now.
+        digest: Of that.
     """
 
     line: int
     recorded: Recorded
     decision: Decision
+    digest: str
 
     @property
     def is_same(self) -> bool:
         """Whether both are the same to the bit."""
-        return self.recorded.digest == digest_of(self.decision)
+        return self.recorded.digest == self.digest
 
 
 def recorded(signals: Signals, decision: Decision) -> Recorded:
@@ -105,6 +107,14 @@ def replay(lines: Iterable[str]) -> Iterator[Replayed]:
             raise PolicyError(
                 f"line {number}: signals before any terms; give the file from its first line on"
             )
-        decision = decide(start.last, value.signals, start.terms)
+        try:
+            decision = decide(start.last, value.signals, start.terms)
+            digest = digest_of(decision)
+        # Lines that contradict each other were not written so.
+        except (ArithmeticError, LookupError, ValueError) as error:
+            raise PolicyError(
+                f"line {number}: no decision comes of it ({error!r}); "
+                "read a file as a replica wrote it"
+            ) from error
         start = Start(start.terms, decision)
-        yield Replayed(number, value, decision)
+        yield Replayed(number, value, decision, digest)

@@ -138,6 +138,9 @@ def test_bounds_that_cannot_work_are_refused_with_place_value_and_fix(policy, pl
         ({"expires": "2026-12-01T13:00:00"}, "pins[0].expires = 2026", "no time with a zone"),
         ({"expires": 1796130000}, "pins[0].expires = 1796130000", "valid string"),
         ({"expires": NOON}, "pins[0].expires = 2026", "quote it"),
+        ({"replicas": [NOON]}, "pins[0].replicas[0] = 2026", "quote it"),
+        ({"author": "an\ud800a"}, "pins[0].author = an\\ud800a", "half of a character"),
+        ({"author": b"ana"}, "pins[0].author", "must be text"),
         ({"until": "noon"}, "pins[0].until", "Keys here: arm, author, expires"),
     ],
 )

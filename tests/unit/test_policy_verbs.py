@@ -1,6 +1,7 @@
 """`dflashctl replay` and `dflashctl explain`: what they print, and what they say of bad files."""
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -90,6 +91,11 @@ def damaged(text: str, line: int, instead: str) -> str:
     return "".join(lines)
 
 
+def figure(text: str, name: str, value: object) -> str:
+    """Return a file in which a value has become another, at its first place."""
+    return re.sub(rf'"{name}":[^,}}\]]+', f'"{name}":{value}', text, count=1)
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -101,6 +107,13 @@ def damaged(text: str, line: int, instead: str) -> str:
         (lambda text: "".join(text.splitlines(keepends=True)[:1]), "holds no decision"),
         (lambda text: as_json(EXAMPLE_HEADER) + "\n", "'dflashctl explain' reads it"),
         (lambda text: "\x00\xff binary", "line 1"),
+        (
+            lambda text: figure(text, "num_emitted_tokens", 10**400),
+            "line 3: no decision comes of it",
+        ),
+        (lambda text: figure(text, "now_s", "NaN"), "line 3: this line is no Recorded"),
+        (lambda text: figure(text, "exploration_share", 10**400), "line 2: this line is no Start"),
+        (lambda text: "\n".join([text.splitlines()[0], "[" * 100_000, ""]), "line 2: this line"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_named_with_its_line_and_ends_with_2(
@@ -127,6 +140,18 @@ def test_a_last_line_that_was_cut_off_is_told_and_the_others_are_replayed(signal
 def test_a_file_that_is_not_there_is_named(verb, tmp_path, capsys):
     assert cli.main([verb, str(tmp_path / "none.jsonl")]) == 2
     assert "none.jsonl: cannot be read: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("at_s", -1e308), ("value", 10**400), ("lower", 1e308), ("ledger_s", "NaN")]
+)
+def test_figures_that_no_replica_writes_are_told_as_such(name, value, folder, tmp_path, capsys):
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(figure((folder / "decisions-a.jsonl").read_text(), name, value))
+    assert cli.main(["explain", str(path)]) == 2
+    message = capsys.readouterr()
+    assert str(path) in message.err
+    assert not message.out
 
 
 @pytest.fixture
