@@ -104,12 +104,8 @@ def _unfit(value: object, path: KeyPath) -> Iterator[Problem]:
     """Yield what no JSON can hold, which Serve makes of a configuration, however deep it lies."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            at = (*path, str(key))
-            if isinstance(key, str | int | float | None):
-                yield from _half(str(key), at)
-                yield from _unfit(inner, at)
-            else:
-                yield Problem(at, "A key must be text: quote it.")
+            yield from _unfit_key(key, (*path, str(key)))
+            yield from _unfit(inner, (*path, str(key)))
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from _unfit(inner, (*path, index))
@@ -119,6 +115,13 @@ def _unfit(value: object, path: KeyPath) -> Iterator[Problem]:
         yield from _half(value, path)
     elif not isinstance(value, int | float | None):
         yield Problem(path, "It must be text, a number, true, false, null or a list.", value)
+
+
+def _unfit_key(key: object, path: KeyPath) -> Iterator[Problem]:
+    if isinstance(key, str):
+        yield from _half(key, path)
+    elif not isinstance(key, int | float | None):
+        yield Problem(path, "A key must be text: quote it.")
 
 
 def _half(text: str, path: KeyPath) -> Iterator[Problem]:
