@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rigs.tiny_drafter import TinyDrafter, write_tiny_drafter
-from deployments import engine_start
+from deployments import engine_start, replay
 from deployments.engine_start import open_engine
 from deployments.policy_desk import PolicyDesk
 from deployments.replica import RunningEngine
 from dflash.config import AUTO_LENGTH, EngineConfig, KVCacheConfig
 from dflash.errors import ProfileError
 from dflash.models.config import model_config_from_json
+from dflash.plan import DraftPlan, FixedPlanner, Release
+from dflash.request import GenerateRequest, SamplingParams
 from tests.rigs.drafter_config import drafter_config, with_drafter
 from tests.rigs.tiny_checkpoint import TINY_CONFIG
 
@@ -62,6 +64,28 @@ def test_a_fixed_length_asks_no_policy_and_measures_nothing(config, opened, monk
     assert fixed.policy is None
     assert fixed.engine.speculation.draft_length == 2
     assert opened(with_drafter(config, None, AUTO_LENGTH), []).policy is None
+
+
+def test_what_the_policy_does_is_watched_and_recorded_where_the_settings_say(
+    config, opened, tmp_path
+):
+    wanted = replace(config.speculation, record_dir=str(tmp_path / "record"))
+    running = opened(replace(config, speculation=wanted), [])
+    assert running.policy._watch.latest.trouble is None
+    running.loop.submit(GenerateRequest("r", (1, 2, 3), 40, SamplingParams(ignore_eos=True)))
+    assert running.loop.drain(30.0)
+    running.policy.stop()
+    (path,) = (tmp_path / "record").glob("signals-*.jsonl")
+    assert replay.main([str(path)]) == 0
+
+
+def test_a_measurement_that_fails_leaves_no_plan_of_its_own(config, opened, monkeypatch):
+    def fails(engine, *_):
+        engine.set_planner(FixedPlanner(DraftPlan(released={"dflash2": Release.WEIGHTS})))
+        raise ProfileError("a step failed")
+
+    monkeypatch.setattr("deployments.step_times.profile", fails)
+    assert opened(config, []).engine._planning.planner == FixedPlanner()
 
 
 def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monkeypatch):
