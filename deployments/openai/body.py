@@ -30,7 +30,9 @@ _SLIP_SIMILARITY = 0.86
 _MAX_FOREIGN_FIELDS = 64
 _MAX_IGNORED_NAMES = 16
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_INNER_FIELDS = frozenset({"role", "content", "tool_calls", "include_usage"})
+_INNER_FIELDS = frozenset(
+    {"role", "content", "tool_calls", "include_usage", "mode", "max_draft_len"}
+)
 
 
 async def read_body(request: Request) -> bytes:
@@ -104,6 +106,9 @@ def _json_object(raw: bytes) -> dict[str, Any]:
 def _first_problem(error: ValidationError) -> ApiError:
     problem = error.errors(include_url=False, include_context=False)[0]
     param = _param_of(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        key = _shown(problem["loc"][-1])
+        return errors.invalid_parameter(param, f"{param}: there is no field {key} in it")
     given = "" if problem["type"] == "missing" else f", got {_shown(problem['input'])}"
     reason = problem["msg"][:1].lower() + problem["msg"][1:]
     return errors.invalid_parameter(param, f"{param}: {reason}{given}")

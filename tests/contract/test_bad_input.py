@@ -238,20 +238,23 @@ def test_a_request_says_how_far_drafts_may_go(
 
 
 @pytest.mark.parametrize(
-    "asked",
+    ("asked", "param", "words"),
     [
-        "off",
-        False,
-        {"mode": "fast"},
-        {"max_draft_len": -1},
-        {"max_draft_len": 1.5},
-        {"max_draft_length": 0},
+        ("off", "speculation", "'off'"),
+        (False, "speculation", "False"),
+        ({"mode": "fast"}, "speculation.mode", "'auto' or 'off'"),
+        ({"max_draft_len": -1}, "speculation.max_draft_len", "-1"),
+        ({"max_draft_len": 1.5}, "speculation.max_draft_len", "1.5"),
+        ({"max_draft_length": 0}, "speculation", "no field 'max_draft_length'"),
     ],
 )
-def test_a_slip_in_what_drafts_may_do_is_refused(http: httpx.Client, asked: object):
+def test_a_slip_in_what_drafts_may_do_is_refused(
+    http: httpx.Client, asked: object, param: str, words: str
+):
     for answer in (chat(http, speculation=asked), complete(http, speculation=asked)):
         error = error_of(answer)
-        assert (error["code"], error["param"]) == ("invalid_parameter", "speculation")
+        assert (error["code"], error["param"]) == ("invalid_parameter", param)
+        assert words in error["message"]
 
 
 def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client):
