@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -188,3 +189,17 @@ def test_checking_in_returns_the_replicas_that_answered(monkeypatch: pytest.Monk
     handle.answers = [SILENCE, ActorDiedError(), status]
 
     assert asyncio.run(HandleClient(handle).check_in()) == (status,)
+
+
+def test_replicas_are_told_each_others_names_which_orders_may_use():
+    status = EngineStatus(True, "fine", 1, 0, 0, 0, 0, 0, 0, 0, EngineLimits(), None, replica="a")
+    handle = FakeHandle()
+    handle.answers = [status, replace(status, pid=2, replica="b")]
+
+    async def test() -> None:
+        client = HandleClient(handle)
+        await client.check_in()
+        await client.check_in()
+
+    asyncio.run(test())
+    assert handle.broadcasts == [("check_in", (), ()), ("check_in", (), ("a", "b"))]
