@@ -13,7 +13,7 @@ from deployments import step_times as module
 from deployments.step_times import draft_lengths, ladder_of, step_times_of, times_from
 from dflash import profile as module_of_profile
 from dflash.config import EngineLimits
-from dflash.engine import Engine
+from dflash.engine import Engine, StepResult
 from dflash.errors import ProfileError
 from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, StepTime, profile, row_counts
 from policy.arms import PLAIN
@@ -65,6 +65,25 @@ def test_every_drafter_length_and_number_of_rows_is_measured_and_nothing_is_left
     assert not engine.has_work
     engine.check()
     assert engine.counts.num_pages_used == 0
+
+
+def test_each_time_is_of_steps_that_did_that_and_nothing_else(monkeypatch):
+    step = Engine.step
+
+    def lasting(engine: Engine) -> StepResult:
+        result = step(engine)
+        did = result.stats
+        seconds = 0.01 + 0.0005 * did.num_draft_tokens + 0.5 * did.num_catch_up_tokens
+        if did.num_prefill_tokens:
+            seconds = 0.002 * did.num_prefill_tokens
+        return replace(result, stats=replace(did, step_time_s=seconds))
+
+    monkeypatch.setattr(Engine, "step", lasting)
+    found = profile(idle(), LENGTHS, 2, nothing)
+    assert found.prefill_s == pytest.approx(0.002)
+    for time in found.times:
+        drafted = time.num_rows * time.draft_length
+        assert time.seconds == pytest.approx(0.01 + 0.0005 * drafted), time
 
 
 def test_pages_for_a_few_rows_are_enough_and_for_none_are_not():
