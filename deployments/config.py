@@ -77,6 +77,17 @@ def user_config_from(user_config: Any) -> UserConfig:
     return _read(UserConfig, _given(user_config), "user_config")
 
 
+def vain_orders(user_config: Any) -> str | None:
+    """Return why orders to a policy do nothing where there is none; None where none are given."""
+    config = user_config_from(user_config)
+    if config.policy == Limits() and not config.pins:
+        return None
+    return (
+        "limits are in force; user_config.policy and pins are not, for no policy decides here: set "
+        "engine.speculation.draft_length to auto, or take them out"
+    )
+
+
 def _given(user_config: Any) -> Any:
     if not isinstance(user_config, Mapping):
         return user_config or {}

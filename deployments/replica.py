@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from deployments.config import limits_from_user_config
+from deployments.config import limits_from_user_config, vain_orders
 from deployments.logs import join_serve_log
 from deployments.openai import errors
 from deployments.openai.tokenizer import TOKENIZER_FILES
@@ -214,7 +214,7 @@ class EngineReplica:
             self._user_config_problem = str(error)
             logger.error("user_config not taken, the old one stays in force: %s", error)
             return
-        self._user_config_problem = None
+        self._user_config_problem = None if policy else vain_orders(user_config)
         if limits != self._engine.limits:
             logger.info("limits change from %s to %s", self._engine.limits, limits)
             self._loop.reconfigure(limits)

@@ -99,7 +99,8 @@ class EngineStatus:
         num_steps: Steps since the start.
         num_preemptions: Requests put back to the queue for want of pages.
         limits: The limits in force.
-        user_config_problem: Why the last ``user_config`` was not taken; None where it was.
+        user_config_problem: Why the last ``user_config``, or a part of it, was not taken; None
+            where it was.
         replica: Its name, as pins call it.
         policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.

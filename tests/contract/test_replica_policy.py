@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.rigs.made_up_times import step_times
 from deployments.policy_desk import PolicyDesk
 from deployments.replica import EngineReplica
@@ -71,6 +73,19 @@ def test_an_order_may_name_the_replicas_that_an_ingress_knows():
         assert [pin.author for pin in desk.planner.surroundings.pins] == ["ana"]
 
     run(test)
+
+
+@pytest.mark.parametrize("orders", [{"policy": {"max_draft_length": 3}}, {"pins": [PIN]}])
+def test_orders_without_a_policy_are_said_to_do_nothing_and_limits_hold(orders):
+    async def test() -> None:
+        here, _ = await open_replica(EngineConfig())
+        here.reconfigure({"limits": {"max_num_seqs": 3}, **orders})
+        assert "set engine.speculation.draft_length to auto" in here.status().user_config_problem
+        assert here.status().limits == EngineLimits(max_num_seqs=3)
+        here.reconfigure({"limits": {"max_num_seqs": 3}, "policy": {}})
+        assert here.status().user_config_problem is None
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 def test_the_policy_ends_with_its_replica():
