@@ -1,7 +1,7 @@
 """What to speculate in one step, and who says so: the seam between engine and policy."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -66,6 +66,8 @@ class DraftPlan:
     arm: Arm = PLAIN
     by_request: Mapping[str, Arm] = field(default_factory=lambda: MappingProxyType({}))
     warm: frozenset[str] = frozenset()
+    # Two counts or sets in each other's place would be a plan that nobody meant.
+    _: KW_ONLY
     followed: frozenset[str] | None = None
     num_graded: int = 0
     released: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
