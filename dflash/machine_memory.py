@@ -69,7 +69,8 @@ def _physical(root: Path) -> MachineMemory:
 def _control_groups(root: Path) -> Iterator[MachineMemory]:
     """Yield every limit above this process: a parent's binds as much as its own."""
     for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         for files in _VERSIONS:
             if files.controller in controllers.split(","):
                 mount = root / files.mount
@@ -99,6 +100,6 @@ def _numbers(path: Path) -> dict[str, int]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

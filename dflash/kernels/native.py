@@ -60,7 +60,7 @@ class NativeExecutor:
         self._weights = [
             store.of(operation, weight, self._dtype) for operation in program.operations
         ]
-        self._capacity = 0
+        self._capacity = dict.fromkeys(Rows, 0)
         self._buffers: dict[str, Tensor] = {}
         self._taps: dict[int, Tensor] = {}
         self._tap_index = {
@@ -109,8 +109,9 @@ class NativeExecutor:
 
     def _replay(self, batch: Batch, taps: tuple[int, ...]) -> None:
         self._check(batch)
-        if batch.num_tokens > self._capacity:
-            self._record(max(batch.num_tokens, 2 * self._capacity))
+        rows = {Rows.TOKENS: batch.num_tokens, Rows.LOGITS: len(batch.logit_rows)}
+        if any(rows[kind] > self._capacity[kind] for kind in Rows):
+            self._record(rows)
         self._enable_taps(taps)
         status = self._library.dflash_run_tape(
             self._tape, len(self._tape), ctypes.byref(step_of(batch)), self._num_threads
@@ -146,13 +147,19 @@ class NativeExecutor:
         rows = batch.logit_rows.shape[0] if buffer.rows is Rows.LOGITS else batch.num_tokens
         return self._buffers[name][:rows, : buffer.width]
 
-    def _record(self, num_rows: int) -> None:
-        """Allocate buffers for this many rows and write their addresses on the tape."""
-        self._capacity = -(-num_rows // _ROW_GROUP) * _ROW_GROUP
-        self._taps = {}
+    def _record(self, rows: Mapping[Rows, int]) -> None:
+        """Allocate buffers for at least these rows and write their addresses on the tape.
+
+        They are no larger than the largest step needs, which is what memory was planned with, and
+        the old ones go before the new ones come.
+        """
+        for kind, count in rows.items():
+            grown = -(-max(1, count) // _ROW_GROUP) * _ROW_GROUP
+            self._capacity[kind] = max(self._capacity[kind], grown)
+        self._taps, self._buffers = {}, {}
         self._buffers = {
             name: torch.zeros(
-                self._capacity,
+                self._capacity[buffer.rows],
                 padded_inputs(padded_outputs(buffer.width)),
                 dtype=torch.float32 if buffer.is_float32 else self._dtype,
             )
@@ -169,5 +176,6 @@ class NativeExecutor:
         for layer in taps:
             if layer not in self._taps:
                 op = self._tape[self._tap_index[layer]]
-                self._taps[layer] = torch.zeros(self._capacity, op.in_width, dtype=self._dtype)
+                num_rows = self._capacity[Rows.TOKENS]
+                self._taps[layer] = torch.zeros(num_rows, op.in_width, dtype=self._dtype)
                 op.dst, op.dst_stride = self._taps[layer].data_ptr(), op.in_width

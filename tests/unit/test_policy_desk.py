@@ -1,6 +1,7 @@
 """A replica's policy with its orders: what is obeyed, what is refused, what is kept."""
 
 import re
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -12,7 +13,7 @@ from dflash.plan import Decoding, PlanSignals
 from dflash.stats import EngineCounts, StepStats
 from policy.governor import Release
 from policy.limits import Limits
-from policy.vram import StandInProbe
+from policy.vram import NvmlProbe, StandInProbe
 
 ALWAYS = "2999-01-01T00:00:00Z"
 OVER = "2020-01-01T00:00:00Z"
@@ -126,3 +127,51 @@ def test_what_was_recorded_is_decided_again_to_the_bit(tmp_path, clock, capsys):
     assert "all the same to the bit" in capsys.readouterr().out
     assert explain.main([str(tmp_path / "decisions-a.jsonl")]) == 0
     assert "dflash2" in capsys.readouterr().out
+
+
+class Broken:
+    """A probe that raises whenever it is asked."""
+
+    def read(self):
+        raise RuntimeError("the driver's library is not the driver's")
+
+
+def slice_of_a_larger_device() -> NvmlProbe:
+    """Return the probe of a slice whose driver tells the parent's memory."""
+    nvml = ModuleType("nvml")
+    nvml.NVMLError = RuntimeError
+    nvml.nvmlInit = lambda: None
+    nvml.nvmlDeviceGetHandleByUUID = lambda _uuid: "parent"
+    nvml.nvmlMemory_v2 = 2
+    nvml.nvmlDeviceGetMemoryInfo = lambda _handle, **_: SimpleNamespace(total=141, free=140)
+    nvml.nvmlDeviceGetCurrentClocksThrottleReasons = lambda _handle: 0
+    nvml.nvmlClocksThrottleReasonGpuIdle = 1
+    for name in ("HwSlowdown", "SwThermalSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown"):
+        setattr(nvml, f"nvmlClocksThrottleReason{name}", 2)
+    nvml.NVML_CLOCK_SM = 1
+    nvml.nvmlDeviceGetClockInfo = lambda _handle, _kind: 1980
+    return NvmlProbe("MIG-1", 16, nvml=nvml)
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        Broken(),
+        NvmlProbe("GPU-1", nvml=ModuleType("empty")),
+        StandInProbe(lambda: (0, 0)),
+        slice_of_a_larger_device(),
+    ],
+    ids=["raises", "other library", "nothing", "slice"],
+)
+def test_a_probe_that_is_of_no_use_from_the_start_costs_a_replica_no_drafts(probe, clock):
+    desk = PolicyDesk(step_times(), probe, "a", clock=clock)
+    desk.start()
+    try:
+        steps(desk, clock, 40)
+        status = desk.status()
+        assert desk._watch.latest.total_bytes is None
+        assert status.num_errors == 0
+        assert status.memory in ("green", "amber")
+        assert status.arm != "plain"
+    finally:
+        desk.stop()
