@@ -35,6 +35,11 @@ class HeldDrafter:
         self._drafter: Drafter | None = load()
         self.facts: DrafterFacts = self._drafter.facts
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its weights are in memory."""
+        return self._drafter is not None
+
     def propose(self, rows: Sequence[DraftRow]) -> list[tuple[int, ...]]:
         """Return what it proposes.
 
@@ -66,7 +71,7 @@ class HeldDrafter:
         Raises:
             EngineError: It cannot be loaded any more.
         """
-        if self._drafter is None:
+        if not self.is_held:
             self._drafter = self._load()
 
     def present(self) -> Drafter:

@@ -5,10 +5,11 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.rigs.nvml_shim import NvmlError, NvmlShim, compiled_shim, compiler
 from policy.governor import Governor, MemoryLevel, Pressure, Release
 from policy.limits import MemoryLimits
 from policy.readings import MemoryReading, MemoryTrouble
-from tests.rigs.nvml_shim import NvmlError, NvmlShim, ReadingProcess, compiled_shim, compiler
+from tests.rigs.reading_process import ReadingProcess
 
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="no C compiler: cc, gcc or clang"),

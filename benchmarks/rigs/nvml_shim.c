@@ -1,7 +1,7 @@
-/* A libnvidia-ml.so.1 with one device that does what files say, for tests without a driver.
+/* A libnvidia-ml.so.1 with one device that does what files say, where there is no driver.
  *
  * The folder NVML_SHIM_FOLDER holds two files, read anew on each call and replaced by renaming:
- *   device   lines of a word and a number or a name: what the test scripts
+ *   device   lines of a word and a number or a name: what is scripted
  *   own      one number: the bytes that the replica itself holds now
  * Memory in use is what the replica holds and what a scripted co-tenant holds.
  */

@@ -1,18 +1,15 @@
 """A scripted device behind the real `pynvml`: a compiled library, and the files that move it."""
 
+import ctypes
 import os
 import shutil
 import subprocess
-import sys
 from enum import IntEnum
 from pathlib import Path
 
-from policy.json_form import from_json
-from policy.readings import MemoryReading
-
 SHIM_UUID = "GPU-5a1d0000-0000-0000-0000-000000000001"
+_LIBRARY = "libnvidia-ml.so.1"
 _SOURCE = Path(__file__).with_suffix(".c")
-_ROOT = Path(__file__).parents[2]
 
 
 class NvmlError(IntEnum):
@@ -40,17 +37,17 @@ def compiled_shim(folder: Path) -> Path:
     """Compile the library into a folder and return the folder, for the loader's path."""
     cc = compiler()
     assert cc is not None, "ask `compiler` first"
-    library = folder / "libnvidia-ml.so.1"
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([cc, *flags, "-o", str(library), str(_SOURCE)], check=True)
+    # With the driver's own name inside, a process that has loaded it finds it under that name.
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-Wl,-soname,{_LIBRARY}"]
+    subprocess.run([cc, *flags, "-o", str(folder / _LIBRARY), str(_SOURCE)], check=True)
     return folder
 
 
 class NvmlShim:
-    """One device: what a test scripts, and what the replica under test holds.
+    """One device: what is scripted, and what the replica that is watched holds.
 
-    Both are files that are replaced whole, so that a reader never sees half of one. The test moves
-    one of them and the replica's side the other, from any process.
+    Both are files that are replaced whole, so that a reader never sees half of one. Whoever
+    scripts moves one of them and the replica's side the other, from any process.
     """
 
     def __init__(self, library_folder: Path, folder: Path, **script: int | str) -> None:
@@ -67,6 +64,11 @@ class NvmlShim:
             "LD_LIBRARY_PATH": str(self._library_folder),
             "NVML_SHIM_FOLDER": str(self._folder),
         }
+
+    def enter(self) -> None:
+        """Let this very process meet the device; `pynvml` must not have asked for one before."""
+        ctypes.CDLL(str(self._library_folder / _LIBRARY), mode=ctypes.RTLD_GLOBAL)
+        os.environ["NVML_SHIM_FOLDER"] = str(self._folder)
 
     def script(self, **changes: int | str) -> None:
         """Change what the device says.
@@ -90,48 +92,5 @@ class NvmlShim:
         os.replace(draft, self._folder / name)
 
 
-class ReadingProcess:
-    """A process of its own that asks the real `pynvml` over a shim, once for each reading."""
-
-    def __init__(self, shim: NvmlShim, known_total_bytes: int | None = None) -> None:
-        known = [] if known_total_bytes is None else [str(known_total_bytes)]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.rigs.nvml_shim", *known],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_ROOT,
-            env={**os.environ, **shim.environment},
-        )
-
-    def read(self) -> MemoryReading:
-        """Return what `NvmlProbe` says there now."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        stdin.write("\n")
-        stdin.flush()
-        return from_json(MemoryReading, stdout.readline())
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-
 def _written(value: int | str) -> str:
     return str(int(value)) if isinstance(value, int) else value
-
-
-def _answer_readings(arguments: list[str]) -> None:
-    from policy.json_form import as_json
-    from policy.vram import NvmlProbe
-
-    known = int(arguments[0]) if arguments else None
-    probe = NvmlProbe(SHIM_UUID, known)
-    for _ in sys.stdin:
-        sys.stdout.write(as_json(probe.read()) + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    _answer_readings(sys.argv[1:])
