@@ -13,9 +13,8 @@ from policy.governor import Governor, Pressure
 from policy.json_form import as_json, from_json
 from policy.limits import Limits, MemoryLimits
 from policy.readings import MemoryReading, MemoryTrouble
-from policy.reasons import Reason
 from policy.signals import DrafterCondition, PoolSignal, RequestSignal, Signals
-from tests.rigs.policy_world import World, spiked, terms
+from tests.rigs.policy_world import FORCED, World, spiked, terms
 
 CHANCES = st.fixed_dictionaries({"dflash2": st.floats(0.0, 1.0), "mtp": st.floats(0.0, 1.0)})
 ROWS = st.sampled_from([0, 1, 3, 8, 20, 64])
@@ -79,17 +78,6 @@ def test_the_same_signals_give_the_same_decisions_to_the_bit(episodes, limits, s
         last = decide(last, from_json(Signals, as_json(signals)), world.terms)
         assert last == decision
     assert from_json(Decision, as_json(last)) == last
-
-
-FORCED = {
-    Reason.CONCURRENCY_LIMIT,
-    Reason.MEMORY_AMBER,
-    Reason.MEMORY_RED,
-    Reason.DRAFTER_UNHEALTHY,
-    Reason.DRAFTER_UNAVAILABLE,
-    Reason.OPTED_OUT,
-    Reason.LOAD_SPIKE,
-}
 
 
 @FEW

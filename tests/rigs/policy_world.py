@@ -9,11 +9,23 @@ from policy.controller import decide
 from policy.cost import CostTable, rising_grid
 from policy.decision import Decision, first_decision
 from policy.limits import Limits
+from policy.reasons import Reason
 from policy.signals import Signals, StepSample
 from policy.terms import Terms
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 LADDER = Ladder((Rungs("dflash2", (1, 3, 5, 7)), Rungs("mtp", (1, 2, 3, 5))))
+
+# What may change a drafter before the dwell is over.
+FORCED = {
+    Reason.CONCURRENCY_LIMIT,
+    Reason.MEMORY_AMBER,
+    Reason.MEMORY_RED,
+    Reason.DRAFTER_UNHEALTHY,
+    Reason.DRAFTER_UNAVAILABLE,
+    Reason.OPTED_OUT,
+    Reason.LOAD_SPIKE,
+}
 
 
 def step_s(arm: Arm, rows: int) -> float:
