@@ -78,6 +78,7 @@ class PolicyPlanner:
         decision, terms, surroundings = self._decision, self._terms, self.surroundings
         now_s = self._sources.clock()
         pin = pin_in_force(surroundings.pins, self._sources.replica, now_s)
+        trouble = self._sources.reading().trouble
         state, num_tokens = decision.state, self._observation.num_context_tokens
         return PolicyStatus(
             arm=decision.plan.arm.name,
@@ -85,6 +86,8 @@ class PolicyPlanner:
             break_even=break_even(state, terms, num_tokens or SHORT_CONTEXT, now_s),
             max_concurrency=dict(surroundings.limits.max_concurrency),
             memory=str(state.governor.level),
+            release=state.governor.release.name.lower(),
+            memory_trouble=trouble and str(trouble),
             drifts=state.corrections.drifts(),
             pinned_by=pin and pin.author,
             num_errors=self.num_errors,

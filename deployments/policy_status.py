@@ -16,6 +16,8 @@ class PolicyStatus:
         break_even: Most requests at which each drafter pays, by what is known now.
         max_concurrency: The operator's own limits, beside it.
         memory: How short memory is.
+        release: What is given up for it, such as ``drafting`` or ``weights``.
+        memory_trouble: Why the device does not say how much it has; None where it does.
         drifts: Where the table of step times is wrong, the worst first.
         pinned_by: Whose pin is in force; None where the law decides.
         num_errors: Decisions that failed; the plan before them stayed.
@@ -27,6 +29,8 @@ class PolicyStatus:
     break_even: Mapping[str, int]
     max_concurrency: Mapping[str, int]
     memory: str
+    release: str
+    memory_trouble: str | None
     drifts: tuple[Drift, ...]
     pinned_by: str | None
     num_errors: int
