@@ -51,5 +51,5 @@ def _switched(what: str, drafters: Callable[[], Sequence[Drafter]], event: str) 
     return [
         DraftArm(f"{what}, mixed in each batch", events, drafters, random_widths),
         DraftArm(f"{what}, switched", (*events, "catch_up"), drafters, random_modes),
-        DraftArm(f"{what}, live policy", events, drafters, live_policy),
+        DraftArm(f"{what}, live policy", events, drafters, live_policy, visits=2),
     ]

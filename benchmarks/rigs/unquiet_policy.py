@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import cycle, zip_longest
 
 from benchmarks.rigs.made_up_times import step_times
 from benchmarks.rigs.planners import Reach
@@ -10,13 +11,15 @@ from deployments.observation import Sources, Surroundings
 from deployments.step_times import draft_lengths
 from dflash.plan import DraftPlan, PlanSignals
 from dflash.stats import StepStats
-from policy.arms import PLAIN_ARM, Arm, Ladder, Rungs
+from policy.arms import Ladder, Rungs
 from policy.limits import Limits
 from policy.pins import ALL_REPLICAS, Pin
 from policy.readings import MemoryReading, MemoryTrouble
 
-_CHANGE_CHANCE = 0.1
-_FREE_SHARES = (0.0, 0.001, 0.01, 0.5)
+_CHANGE_CHANCE = 0.2
+_PIN_CHANCE, _LIMIT_CHANCE, _LONG_CHANCE = 0.8, 0.2, 0.03
+_SHORT_CHANCE = 0.1
+_SHORT_SHARES = (0.0, 0.001, 0.01)
 
 
 class PolicyFailedError(Exception):
@@ -31,6 +34,9 @@ class UnquietPolicy:
         self._ladder = Ladder(
             tuple(Rungs(name, draft_lengths(most)) for name, most in reach.items())
         )
+        # Of every drafter one arm in turn, the widest first.
+        arms = [self._ladder.arms_of(name, reach[name])[::-1] for name in self._ladder.names]
+        self._arms = cycle([arm for group in zip_longest(*arms) for arm in group if arm])
         self._now_s = 0.0
         self._reading = MemoryReading()
         self._last = self._told = StepStats()
@@ -52,7 +58,7 @@ class UnquietPolicy:
             PolicyFailedError: A decision failed.
         """
         # Now and then so long that probes, pins and releases are due.
-        self._now_s += self._random.choice((0.01, 0.01, 0.01, 0.01, 0.1, 40.0))
+        self._now_s += 40.0 if self._random.random() < _LONG_CHANCE else 0.5
         if self._random.random() < _CHANGE_CHANCE:
             self._policy.surroundings = self._surroundings()
         if signals.last is not self._last:
@@ -66,25 +72,22 @@ class UnquietPolicy:
         return plan
 
     def _surroundings(self) -> Surroundings:
-        draw = self._random
-        names = self._ladder.names
+        draw, names = self._random, self._ladder.names
+        is_limited = draw.random() < _LIMIT_CHANCE
         limits = Limits(
-            max_concurrency=dict.fromkeys(names, draw.choice((0, 2, 8)))
-            if draw.random() < 0.3
-            else {},
-            max_draft_length=draw.choice((None, None, None, 0, 2)),
+            max_concurrency=dict.fromkeys(names, draw.choice((0, 2, 8))) if is_limited else {},
+            max_draft_length=draw.choice((0, 2)) if draw.random() < _LIMIT_CHANCE else None,
             dwell_s=draw.choice((0.001, 2.0)),
             switches_per_minute=draw.choice((6.0, 600.0)),
         )
-        self._reading = MemoryReading(trouble=draw.choice(tuple(MemoryTrouble)))
-        if draw.random() < 0.7:
-            free_bytes = int(1000 * draw.choice(_FREE_SHARES))
-            self._reading = MemoryReading(1000, free_bytes, None, is_throttled=draw.random() < 0.2)
-        return Surroundings(limits, (self._pin(),) if draw.random() < 0.3 else ())
+        self._reading = MemoryReading(1000, 500, None, is_throttled=draw.random() < _LIMIT_CHANCE)
+        if draw.random() < _SHORT_CHANCE:
+            self._reading = MemoryReading(trouble=draw.choice(tuple(MemoryTrouble)))
+        elif draw.random() < _SHORT_CHANCE:
+            self._reading = MemoryReading(1000, int(1000 * draw.choice(_SHORT_SHARES)), None)
+        return Surroundings(limits, (self._pin(),) if draw.random() < _PIN_CHANCE else ())
 
     def _pin(self) -> Pin:
-        arms = [PLAIN_ARM]
-        for rungs in self._ladder.drafters:
-            arms += [Arm(rungs.drafter, length) for length in rungs.draft_lengths]
+        """Order the next arm of all: without orders, drafts that are never right would never be."""
         expires_s = self._now_s + self._random.choice((0.5, 100.0))
-        return Pin(self._random.choice(arms), (ALL_REPLICAS,), "a storm", "unrest", expires_s)
+        return Pin(next(self._arms), (ALL_REPLICAS,), "a storm", "unrest", expires_s)
