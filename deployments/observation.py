@@ -19,6 +19,8 @@ from policy.signals import DrafterCondition, PoolSignal, Signals, StepSample
 
 # Steps between two looks where nothing sudden happens.
 _NUM_STEPS = 4
+# Between two looks while nothing runs, seconds.
+_IDLE_LOOK_S = 1.0
 # So many more requests than at the last look call for another at once.
 _JUMP_FACTOR = 1.5
 
@@ -82,11 +84,12 @@ class Observation:
         self._steps: list[StepSample] = []
         self._last: StepStats | None = None
         self._num_rows = 0
+        self._looked_s = sources.clock()
 
     def see(self, signals: PlanSignals, arm: Arm) -> bool:
         """Enter the step that was computed last; return whether to look now.
 
-        After a few steps, or at once where something happened.
+        After a few steps, at once where something happened, and each second where nothing runs.
 
         Args:
             signals: What the engine says before its next step.
@@ -99,6 +102,8 @@ class Observation:
         self._requests.see(signals.decoding)
         has_jumped = len(signals.decoding) > _JUMP_FACTOR * self._num_rows + _NUM_STEPS
         was_preempted = bool(self._steps) and self._steps[-1].num_preempted > 0
+        if not signals.decoding and not signals.counts.num_running:
+            return self._sources.clock() - self._looked_s >= _IDLE_LOOK_S
         return len(self._steps) >= _NUM_STEPS or has_jumped or was_preempted
 
     def look(
@@ -114,6 +119,7 @@ class Observation:
         steps, self._steps = tuple(self._steps), []
         sources, counts, rows = self._sources, signals.counts, len(signals.decoding)
         now_s, self._num_rows = sources.clock(), rows
+        self._looked_s = now_s
         return Signals(
             now_s=now_s,
             draw=sources.draw(),

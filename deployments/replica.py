@@ -115,7 +115,7 @@ class EngineReplica:
         finally:
             reporting.cancel()
         logger.info("engine ready")
-        self._guard = asyncio.create_task(self._end_orphans())
+        self._guard = asyncio.create_task(self._keep_watch())
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Step]:
         """Yield an empty step once the engine took the request, then one step a message.
@@ -251,9 +251,12 @@ class EngineReplica:
             raise EngineUnhealthyError("the engine is not running")
         return self._running
 
-    async def _end_orphans(self) -> None:
+    async def _keep_watch(self) -> None:
+        """Each second: let an idle engine's policy look around, end requests without a reader."""
         while True:
             await asyncio.sleep(_GUARD_INTERVAL_S)
+            if self._require_running().policy is not None:
+                self._loop.look_around()
             for request_id in self._streams.expired(time.monotonic()):
                 logger.warning("request %s has no reader any more; it is ended", request_id)
                 # Its last message ends the stream; until then one abort is enough.

@@ -176,6 +176,35 @@ class Engine:
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""
         started_s = time.perf_counter()
+        planned = self._plan()
+        schedule = self.scheduler.schedule(planned.plan)
+        if not schedule.turns:
+            return StepResult((), StepStats())
+        with self.kv_cache.step():
+            computed = self._compute(schedule, planned)
+            grades = grade(computed.verdicts, self._ladder.num_places)
+            outputs = self.scheduler.commit(computed.verdicts)
+        for output in outputs:
+            if output.finish_reason is not None:
+                del self._live[output.request_id]
+        self._last = count_step(computed, outputs, grades, time.perf_counter() - started_s)
+        return StepResult(outputs, self._last, computed.fault)
+
+    def look_around(self) -> None:
+        """Ask the planner though nothing is to be computed: memory may have to be given back."""
+        if not self._live:
+            self._plan()
+
+    def check(self) -> None:
+        """Prove the books.
+
+        Raises:
+            AccountingError: They do not add up.
+        """
+        self.scheduler.check()
+
+    def _plan(self) -> Planned:
+        """Return the plan from now on, its releases carried out."""
         scheduler = self.scheduler
         signals = PlanSignals(
             self.counts,
@@ -190,26 +219,7 @@ class Engine:
         if planned.fault is None:
             for name in self._ladder.hold(planned.plan.released):
                 scheduler.forget(name)
-        schedule = self.scheduler.schedule(planned.plan)
-        if not schedule.turns:
-            return StepResult((), StepStats())
-        with self.kv_cache.step():
-            computed = self._compute(schedule, planned)
-            grades = grade(computed.verdicts, self._ladder.num_places)
-            outputs = self.scheduler.commit(computed.verdicts)
-        for output in outputs:
-            if output.finish_reason is not None:
-                del self._live[output.request_id]
-        self._last = count_step(computed, outputs, grades, time.perf_counter() - started_s)
-        return StepResult(outputs, self._last, computed.fault)
-
-    def check(self) -> None:
-        """Prove the books.
-
-        Raises:
-            AccountingError: They do not add up.
-        """
-        self.scheduler.check()
+        return planned
 
     def _compute(self, schedule: Schedule, planned: Planned) -> Computed:
         """Return what each turn came to; where the device fails, all fail, and why."""

@@ -10,7 +10,7 @@ from dflash.admission import check_queue, check_request
 from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
-from dflash.mailbox import Abort, Mailbox, Message, Reconfigure, Replan, Stop, Submit
+from dflash.mailbox import Abort, LookAround, Mailbox, Message, Reconfigure, Replan, Stop, Submit
 from dflash.plan import Planner
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
 from dflash.stats import LoopSnapshot
@@ -118,6 +118,10 @@ class EngineLoop:
         """Let another planner decide from the next step on."""
         self._mailbox.put(Replan(planner))
 
+    def look_around(self) -> None:
+        """Let the planner look around where nothing runs; a step does so by itself."""
+        self._mailbox.put(LookAround())
+
     def drain(self, timeout_s: float) -> bool:
         """Take no more requests and wait for the live ones; return whether all ended in time."""
         with self._changed:
@@ -176,7 +180,9 @@ class EngineLoop:
             snapshot = snapshot.after_step(result.stats, result.fault)
         self._publish(snapshot.between_steps(self._engine.counts), messages, outputs)
         self._send(tuple(outputs))
-        if not self._engine.has_work:
+        # Proving the books takes the longer the more pages there are; looking around touches none.
+        is_quiet = all(isinstance(message, LookAround) for message in messages)
+        if not self._engine.has_work and not (is_quiet and messages):
             self._engine.check()
         return not any(isinstance(message, Stop) for message in messages)
 
@@ -190,6 +196,8 @@ class EngineLoop:
                 self._engine.set_limits(limits)
             case Replan(planner):
                 self._engine.set_planner(planner)
+            case LookAround():
+                self._engine.look_around()
             case Stop():
                 return self._end(sorted(self._live))
         return []

@@ -38,11 +38,16 @@ class Replan:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAround:
+    """Let the planner look at what changed while nothing runs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """End the thread."""
 
 
-Message = Submit | Abort | Reconfigure | Replan | Stop
+Message = Submit | Abort | Reconfigure | Replan | LookAround | Stop
 
 
 class Mailbox:

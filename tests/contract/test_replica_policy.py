@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.made_up_times import step_times
+from deployments import replica as replica_module
 from deployments.policy_desk import PolicyDesk
 from deployments.replica import EngineReplica
 from dflash.config import EngineConfig, EngineLimits
@@ -100,5 +101,20 @@ def test_the_policy_ends_with_its_replica():
         here._running = replace(here._require_running(), policy=desk)
         here.__del__()
         assert not watching()
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_an_idle_replica_lets_its_policy_look_around(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(replica_module, "_GUARD_INTERVAL_S", 0.01)
+
+    async def test() -> None:
+        here, loop = await open_replica(EngineConfig())
+        await asyncio.sleep(0.1)
+        assert loop.num_looks == 0
+        desk = PolicyDesk(step_times(), StandInProbe(lambda: (1000, 900)), "a")
+        here._running = replace(here._require_running(), policy=desk)
+        while not loop.num_looks:
+            await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(test(), 30))

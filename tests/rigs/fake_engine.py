@@ -55,6 +55,7 @@ class FakeLoop:
         step_s: Pause between two steps.
         failure: Set, every request ends with this error.
         submitted: All requests taken.
+        num_looks: How often it was told to look around.
         aborted: How often each id was aborted.
     """
 
@@ -68,6 +69,7 @@ class FakeLoop:
     overload: OverloadedError | None = None
     is_healthy: bool = True
     submitted: list[GenerateRequest] = field(default_factory=list)
+    num_looks: int = 0
     aborted: Counter[str] = field(default_factory=Counter)
     may_step: threading.Event = field(default_factory=threading.Event)
     num_steps: int = 0
@@ -110,6 +112,9 @@ class FakeLoop:
 
     def reconfigure(self, limits: EngineLimits) -> None:
         self.engine.limits = limits
+
+    def look_around(self) -> None:
+        self.num_looks += 1
 
     def drain(self, timeout_s: float) -> bool:
         with self._wakes:

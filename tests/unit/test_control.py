@@ -10,13 +10,14 @@ from deployments import control
 from deployments.control import PolicyPlanner
 from deployments.engine_plan import draft_plan
 from deployments.observation import Sources, Surroundings, sample_of
-from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, PlanSignals
+from dflash.plan import PLAIN, Arm, Decoding, DraftPlan, PlanSignals, Release
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.stats import DrafterStats, EngineCounts, Grades, StepStats
 from policy.arms import Arm as PolicyArm
 from policy.decision import Plan, Residency
 from policy.limits import Limits
 from policy.pins import Pin
+from policy.readings import MemoryReading
 from policy.reasons import Reason
 
 COUNTS = EngineCounts(2, 3, 30, 10, 0, 100)
@@ -236,3 +237,22 @@ def test_its_status_says_what_runs_and_up_to_where_it_would_pay():
     # Its drafts were all right: it pays at every load that was measured. Of mtp nothing is known.
     assert status.break_even["dflash2"] == 16
     assert status.max_concurrency == {"dflash2": 2}
+
+
+def test_while_nothing_runs_it_looks_each_second_and_gives_back_what_must_be():
+    clock, short = Clock(), [MemoryReading(1000, 900, None)]
+    sources = Sources(reading=lambda: short[0], clock=clock, draw=lambda: 0.5)
+    seen = []
+    planner = PolicyPlanner(step_times(), sources=sources, on_decision=seen.append)
+    idle = PlanSignals(EngineCounts(0, 0, 0, 0, 0, 100), (), StepStats(), NO_NEED)
+    for _ in range(20):
+        clock.now_s += 0.3
+        planner.plan(idle)
+    # Each second, told of every 0.3 s.
+    assert len(seen) == 5
+    short[0] = MemoryReading(1000, 0, None)
+    for _ in range(120):
+        clock.now_s += 1.0
+        plan = planner.plan(idle)
+    assert plan.released == dict.fromkeys(("dflash2", "mtp"), Release.WEIGHTS)
+    assert planner.status().release == "weights"

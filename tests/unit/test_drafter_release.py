@@ -162,3 +162,22 @@ def test_memory_that_is_given_back_is_the_systems_again():
     assert all(tensor.count_nonzero() == 0 for tensor in tensors)
     tensors[0].fill_(2.0)
     assert tensors[0][-1] == 2.0
+
+
+def test_an_engine_in_which_nothing_runs_gives_memory_back_too():
+    drive = Drive(
+        limits(2, 512),
+        script=all_right,
+        planner=Plans([DRAFTING] * 45 + [releasing(Release.CONTEXT)]),
+    )
+    asked = request("a", max_tokens=8)
+    drive.submit(asked)
+    drive.finish()
+    count = len(drive.results)
+    assert (drive.drafter._positions >= 0).any()
+    for _ in range(45 - count):
+        drive.engine.look_around()
+        assert (drive.drafter._positions >= 0).any()
+    drive.engine.look_around()
+    assert (drive.drafter._positions < 0).all()
+    drive.engine.check()

@@ -293,3 +293,24 @@ def test_the_snapshot_sums_steps_and_tokens(rig: Rig):
     assert (seen.num_steps, seen.num_emitted_tokens, seen.num_finished) == (5, 5, 1)
     assert (seen.num_prefill_tokens, seen.num_pages_total) == (20, 64)
     assert (seen.num_pages_cached, seen.num_pages_used) == (1, 0)
+
+
+def test_an_idle_engine_looks_around_when_told_and_proves_no_books_for_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+):
+    seen: queue.Queue[PlanSignals] = queue.Queue()
+
+    class Watching:
+        def plan(self, signals: PlanSignals) -> DraftPlan:
+            seen.put(signals)
+            return DraftPlan()
+
+    rig.loop.set_planner(Watching())
+    checks: list[int] = []
+    monkeypatch.setattr(rig.engine, "check", lambda: checks.append(1))
+    for _ in range(3):
+        rig.loop.look_around()
+        assert not seen.get(timeout=10).decoding
+    rig.loop.stop()
+    # For the new planner, perhaps, and as it ends.
+    assert 1 <= len(checks) <= 2
