@@ -13,7 +13,7 @@ from deployments.policy_desk import PolicyDesk
 from deployments.replica import EngineReplica
 from dflash.config import EngineConfig, EngineLimits
 from policy.vram import StandInProbe
-from tests.rigs.http_server import open_replica
+from tests.rigs.http_server import eventually, open_replica
 
 PIN = {
     "arm": "mtp:2",
@@ -114,7 +114,6 @@ def test_an_idle_replica_lets_its_policy_look_around(monkeypatch: pytest.MonkeyP
         assert loop.num_looks == 0
         desk = PolicyDesk(step_times(), StandInProbe(lambda: (1000, 900)), "a")
         here._running = replace(here._require_running(), policy=desk)
-        while not loop.num_looks:
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(eventually, lambda: loop.num_looks > 0)
 
     asyncio.run(asyncio.wait_for(test(), 30))
