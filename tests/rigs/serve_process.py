@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,9 @@ def serve_run(
         "HOME": str(folder),
         "RAY_AUTH_MODE": "disabled",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # In fast mode a proxy of another kind listens on these too, for whoever has none of them.
+        "RAY_SERVE_HAPROXY_METRICS_PORT": str(free_port()),
+        "RAY_SERVE_HAPROXY_STATS_PORT": str(free_port()),
         **environment,
     }
     base_url = f"http://127.0.0.1:{config['http_options']['port']}"
@@ -116,6 +119,17 @@ def serve_run(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
+        _end_leftovers(folder)
+
+
+def _end_leftovers(home: Path) -> None:
+    """End what this run started and left behind: the fast proxy's reloads outlive their parents."""
+    mark = f"HOME={home}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        # Processes end while one looks, and others' cannot be read.
+        with suppress(OSError):
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _wait_until_ready(
