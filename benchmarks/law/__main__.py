@@ -88,12 +88,13 @@ def _ids_that_differ(
 def _matches(models: LoadedModels, requests: Sequence[GenerateRequest]) -> list[Match]:
     """Draft at full width with each loaded drafter; return their judged drafts."""
     matches: list[Match] = []
-    for drafter in models.drafters:
+    for held in models.drafters:
+        drafter = held.present()
         audit = MatchAudit(RecordedWalk(drafter.walk))
         manner = Manner(
             replace(LIMITS, max_num_seqs=_BATCH),
             drafters=[replace(drafter, walk=audit.walk)],
-            planner=full_width_of_first(reach_of([drafter])),
+            planner=full_width_of_first(reach_of([held])),
         )
         served(models.target.runner, requests, manner, audit)
         matches += audit.matches

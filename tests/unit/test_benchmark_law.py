@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.law.__main__ import _matches
 from benchmarks.law.chi_square import chi_square_p
 from benchmarks.law.laws import law_of, truncated_softmax
 from benchmarks.law.matches import Match, match_rate
@@ -20,11 +21,13 @@ from benchmarks.rigs.script_drafter import Script, all_right, failing, none
 from dflash.drafters.base import DraftRow
 from dflash.drafters.walk import Scoring, Selector, WalkInput, walk_reference
 from dflash.kernels.draw import Draw, allowed_ids
+from dflash.load import load_models
 from dflash.noise import NoiseKey, gumbel_noise
 from dflash.plan import PLAIN, Arm, Decoding, PlanSignals
 from dflash.request import GenerateRequest, SamplingParams
 from dflash.sampling import ChoiceRow
 from dflash.stats import EngineCounts, StepStats
+from tests.rigs.drafter_config import drafter_config
 
 P = np.array([0.50, 0.25, 0.15, 0.07, 0.03])
 Q = np.array([0.05, 0.30, 0.25, 0.30, 0.10])
@@ -258,3 +261,10 @@ def test_random_modes_visit_every_mode():
     }
     mixed = [{arm.drafter for arm in plan.by_request.values()} for plan in plans]
     assert {"a", "b"} in mixed
+
+
+def test_the_drafts_of_a_loaded_drafter_are_judged_row_by_row(tmp_path):
+    models = load_models(drafter_config(tmp_path))
+    sampled = SamplingParams(temperature=1.0, ignore_eos=True)
+    found = _matches(models, [GenerateRequest("r", (1, 2, 3), 20, sampled, seed=7)])
+    assert found
