@@ -1,10 +1,8 @@
 """``python -m benchmarks.arms``: the live policy beside plain decoding and every fixed arm."""
 
-import argparse
 import sys
 from dataclasses import asdict, dataclass
 from itertools import cycle
-from pathlib import Path
 from statistics import median
 
 from benchmarks.arms.servers import AUTO, PLAIN_IN_PLACE, Servers
@@ -12,6 +10,7 @@ from benchmarks.arms.summary import figures, ran_table, ratio_table
 from benchmarks.prompts import Chat
 from benchmarks.report import Options, Result, progress, run_benchmark
 from benchmarks.rigs.contest import (
+    add_contest_arguments,
     conversations_by_task,
     load_contest,
     measured_times,
@@ -19,14 +18,13 @@ from benchmarks.rigs.contest import (
 )
 from benchmarks.rigs.planners import reach_of
 from benchmarks.speculation.arms import PLAIN, PLAIN_AGAIN, Arm, grid_arms
-from benchmarks.speculation.lineup import DrafterAbsentError, Lineup, drafter_names
+from benchmarks.speculation.lineup import DrafterAbsentError, Lineup
 from benchmarks.speculation.runs import GridLoad, grid_visits
 from benchmarks.speculation.serving import Server
 from benchmarks.speculation.summary import Grid
 from benchmarks.speculation.tasks import Turns
 from benchmarks.speculation.visits import Load, ids_that_differ
 from deployments.control import PolicyPlanner
-from dflash.config import Dtype
 from dflash.errors import EngineError
 
 _LEAST_TOLERANCE = 0.02
@@ -118,25 +116,10 @@ def _grid(servers: Servers, lineup: Lineup, conversations: list[Turns], extent: 
         return Grid(grid_visits(servers, prompts, loads, arms, bar.update), arms)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tasks", type=Path, metavar="DIR", help="folder of task files; our mix is always in"
-    )
-    parser.add_argument("--dtype", default="bfloat16", choices=[dtype.value for dtype in Dtype])
-    parser.add_argument("--threads", type=int, default=None, help="all CPUs by default")
-    parser.add_argument(
-        "--drafters",
-        type=drafter_names,
-        default=(),
-        metavar="LIST",
-        help="comma-separated, of the shipped ones only these; such as dflash2,mtp",
-    )
-
-
 if __name__ == "__main__":
     run_benchmark(
         "arms",
         "Speed of the live policy over plain decoding and over the best fixed arm, by load.",
         measure,
-        _add_arguments,
+        add_contest_arguments,
     )

@@ -1,12 +1,13 @@
 """A target with drafters, the same target alone, and step times: what policies are compared on."""
 
+import argparse
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report import progress
-from benchmarks.speculation.lineup import Lineup, Wanted, load_lineup
+from benchmarks.speculation.lineup import Lineup, Wanted, drafter_names, load_lineup
 from benchmarks.speculation.tasks import MIX, Turns, read_tasks, sample
 from deployments.step_times import StepTimes, step_times_of
 from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
@@ -28,6 +29,22 @@ class Contest:
 
     lineup: Lineup
     plain: LoadedTarget
+
+
+def add_contest_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let a command line say what is compared, and on what."""
+    parser.add_argument(
+        "--tasks", type=Path, metavar="DIR", help="folder of task files; our mix is always in"
+    )
+    parser.add_argument("--dtype", default="bfloat16", choices=[dtype.value for dtype in Dtype])
+    parser.add_argument("--threads", type=int, default=None, help="all CPUs by default")
+    parser.add_argument(
+        "--drafters",
+        type=drafter_names,
+        default=(),
+        metavar="LIST",
+        help="comma-separated, of the shipped ones only these; such as dflash2,mtp",
+    )
 
 
 def load_contest(dtype: str, num_threads: int | None, names: tuple[str, ...]) -> Contest:

@@ -1,7 +1,7 @@
 """Drafters with weights as arms: random ones of every registered kind, and those loaded."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 from benchmarks.rigs.draft_arms import (
     DraftArm,
@@ -35,7 +35,7 @@ def loaded_arms(models: LoadedModels) -> list[DraftArm]:
     arms += _switched("random weights", lambda: [random(name) for name in REGISTERED], "drafted")
     for each in models.drafters:
         name = each.facts.name
-        alone = lambda each=each: [each]  # noqa: E731 - bound to this drafter
+        alone = partial(list, [each])
         arms += [
             DraftArm(f"{name}, full width", ("accepted",), alone, full_width_of_first),
             DraftArm(f"{name}, toggled", ("accepted", "catch_up"), alone, toggled),

@@ -1,19 +1,23 @@
 """``python -m benchmarks.waves``: tokens and latency while load and content change."""
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import cycle
-from pathlib import Path
 from statistics import median, quantiles
 
 from benchmarks.arms.servers import WatchedPlanner
 from benchmarks.prompts import Chat
 from benchmarks.report import Options, Result, Table, progress, run_benchmark
-from benchmarks.rigs.contest import Contest, conversations_by_task, load_contest, measured_times
+from benchmarks.rigs.contest import (
+    Contest,
+    add_contest_arguments,
+    conversations_by_task,
+    load_contest,
+    measured_times,
+)
 from benchmarks.simulate.baselines import every_fixed_arm
-from benchmarks.speculation.lineup import DrafterAbsentError, drafter_names
+from benchmarks.speculation.lineup import DrafterAbsentError
 from benchmarks.waves.planners import (
     AUTO,
     PLAIN,
@@ -22,7 +26,7 @@ from benchmarks.waves.planners import (
     fixed_planner,
 )
 from benchmarks.waves.ride import Phase, Ride, Rider
-from dflash.config import Dtype, EngineLimits
+from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import EngineError
 from dflash.plan import Planner
@@ -146,25 +150,10 @@ def _p99(values: tuple[float, ...]) -> float:
     return quantiles(values, n=100, method="inclusive")[-1]
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tasks", type=Path, metavar="DIR", help="folder of task files; our mix is always in"
-    )
-    parser.add_argument("--dtype", default="bfloat16", choices=[dtype.value for dtype in Dtype])
-    parser.add_argument("--threads", type=int, default=None, help="all CPUs by default")
-    parser.add_argument(
-        "--drafters",
-        type=drafter_names,
-        default=(),
-        metavar="LIST",
-        help="comma-separated, of the shipped ones only these; such as dflash2,mtp",
-    )
-
-
 if __name__ == "__main__":
     run_benchmark(
         "waves",
         "Tokens and latency of the live policy while load and content change.",
         measure,
-        _add_arguments,
+        add_contest_arguments,
     )
