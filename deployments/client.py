@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,6 +21,9 @@ from dflash.request import GenerateRequest
 _MAX_RESUMES = 3
 RETRY_AFTER_S = 1.0
 QUEUE_FULL = "all slots and the queue are taken; retry later"
+# How long Serve may take to place what the ingress has let in, and how often it is asked.
+_PLACING_S = 2.0
+_PLACING_PAUSE_S = 0.02
 # Of one replica to a check-in; under the time that `EngineWatch` gives all of them.
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -79,7 +83,7 @@ class HandleClient:
         for attempt in range(_MAX_RESUMES + 1):
             remaining = _remaining(request, emitted, attempt)
             try:
-                async with aclosing(self._attempt(remaining)) as steps:
+                async with aclosing(self._placed(remaining)) as steps:
                     async for step in steps:
                         # A resumed request is taken a second time, which is not news.
                         if step.token_ids or step.is_last or not is_taken:
@@ -104,21 +108,41 @@ class HandleClient:
                 return
         yield Step(error=errors.engine_failure("every replica that took this request died"))
 
+    async def _placed(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+        """Yield the steps of one replica, asking again for a while where Serve's queue looks full.
+
+        The ingress has counted this request in already. Serve counts what it is just handing to
+        a replica as queued still, so its queue can look full while a slot is free.
+        """
+        gives_up_at = time.monotonic() + _PLACING_S
+        self._live.add(request.request_id)
+        try:
+            while True:
+                try:
+                    async with aclosing(self._attempt(request)) as steps:
+                        async for step in steps:
+                            yield step
+                    return
+                except BackPressureError:
+                    if time.monotonic() >= gives_up_at:
+                        raise
+                    await asyncio.sleep(_PLACING_PAUSE_S)
+        finally:
+            self._live.discard(request.request_id)
+
     async def _attempt(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield the steps of one replica; leaving early ends the request there."""
         is_over = False
-        self._live.add(request.request_id)
         response = cast("DeploymentResponseGenerator[Step]", self._streams.generate.remote(request))
         try:
             async for step in response:
                 is_over = step.is_last
                 yield step
             is_over = True
-        except RayActorError:
+        except (RayActorError, BackPressureError):
             is_over = True
             raise
         finally:
-            self._live.discard(request.request_id)
             if not is_over:
                 response.cancel()
 

@@ -136,10 +136,27 @@ def test_a_request_that_every_replica_dies_of_ends_with_an_error():
     assert len(handle.asked) == 4
 
 
-def test_full_replicas_are_a_full_queue():
-    (step,) = steps_of(FakeHandle([BackPressureError(5, 5, retry_after_s=4)]), request())
+FULL = BackPressureError(5, 5, retry_after_s=4)
+
+
+def test_replicas_that_stay_full_are_a_full_queue(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(client_module, "_PLACING_S", 0.1)
+    handle = FakeHandle(*[[FULL]] * 100)
+
+    (step,) = steps_of(handle, request())
 
     assert (step.error.code, step.error.retry_after_s) == (ErrorCode.QUEUE_FULL, 4)
+    assert len(handle.asked) > 1
+
+
+def test_a_queue_that_is_full_for_a_moment_costs_no_request_its_answer():
+    handle = FakeHandle([FULL], [FULL], [Step(), Step((10,), finish_reason="length")])
+
+    steps = steps_of(handle, request())
+
+    assert [step.token_ids for step in steps] == [(), (10,)]
+    # Serve ended the refused ones itself.
+    assert [response.num_cancels for response in handle.responses] == [0, 0, 0]
 
 
 def test_an_exception_in_the_replica_is_an_engine_failure_without_its_traceback():
