@@ -41,7 +41,8 @@ class EngineClient(Protocol):
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield an empty step once the engine took the request, then its steps.
 
-        Whatever goes wrong is the error of a last step. Closing the generator ends the request.
+        Where another replica has to continue it, an empty step says so again. Whatever goes wrong
+        is the error of a last step. Closing the generator ends the request.
         """
         ...
 
@@ -79,17 +80,13 @@ class HandleClient:
         continued by the very ids that were lost.
         """
         emitted: list[int] = []
-        is_taken = False
         for attempt in range(_MAX_RESUMES + 1):
             remaining = _remaining(request, emitted, attempt)
             try:
                 async with aclosing(self._placed(remaining)) as steps:
                     async for step in steps:
-                        # A resumed request is taken a second time, which is not news.
-                        if step.token_ids or step.is_last or not is_taken:
-                            is_taken = True
-                            emitted.extend(step.token_ids)
-                            yield step
+                        emitted.extend(step.token_ids)
+                        yield step
                 return
             except RayActorError as error:
                 problem = _why_not_resumable(request, emitted)

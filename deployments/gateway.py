@@ -18,6 +18,7 @@ from deployments.openai.generation import Answer, generate_request, refuse_forei
 from deployments.openai.schemas import ChatBody, CompletionBody, GenerationBody
 from deployments.openai.stream import Dialect, Reply, respond
 from deployments.openai.tokenizer import ChatTemplateError
+from deployments.request_journal import RequestJournal
 from deployments.watch import EngineWatch, LoadedModel
 from dflash.request import GenerateRequest
 
@@ -67,7 +68,9 @@ class Gateway:
             model.tokenizer,
             include_usage=_wants_usage(body),
         )
-        return await self._respond(body, request, model, dialect, ignored)
+        journal = RequestJournal.of(http_request)
+        journal.begin(request, body.model, 1, stream=bool(body.stream))
+        return await self._respond(body, request, dialect, ignored, journal)
 
     async def completions(self, http_request: Request) -> Response:
         """Answer `POST /v1/completions`."""
@@ -89,7 +92,9 @@ class Gateway:
             echo=text if body.echo else "",
             include_usage=_wants_usage(body),
         )
-        return await self._respond(body, request, model, dialect, ignored)
+        journal = RequestJournal.of(http_request)
+        journal.begin(request, body.model, 1, stream=bool(body.stream))
+        return await self._respond(body, request, dialect, ignored, journal)
 
     async def _encode(
         self, model: LoadedModel, text: str, *, add_special_tokens: bool
@@ -122,12 +127,12 @@ class Gateway:
         self,
         body: GenerationBody,
         request: GenerateRequest,
-        model: LoadedModel,
         dialect: Dialect,
         ignored: tuple[str, ...],
+        journal: RequestJournal,
     ) -> Response:
         answer = Answer(
-            model.tokenizer,
+            self.require_model().tokenizer,
             tuple(body.stop or ()),
             request.sampling.min_tokens,
             len(request.prompt_token_ids),
@@ -135,7 +140,9 @@ class Gateway:
         self._require_room()
         headers = {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
         steps = self._client.generate(request)
-        return await respond(Reply(steps, answer, dialect, headers), stream=bool(body.stream))
+        return await respond(
+            Reply(steps, answer, dialect, headers, journal), stream=bool(body.stream)
+        )
 
 
 def _wants_usage(body: GenerationBody) -> bool:

@@ -16,6 +16,8 @@ from deployments.openai import errors
 from deployments.openai.errors import ApiError, RefusedError
 from deployments.openai.generation import new_request_id
 from deployments.openai.models import model_body, model_list_body
+from deployments.request_journal import RequestJournal
+from deployments.telemetry.front import TelemetryFront
 from deployments.version import version_body
 from deployments.watch import EngineWatch
 
@@ -41,6 +43,7 @@ def create_app(
     app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
     _add_model_routes(app, gateway)
     _add_probes(app, gateway.watch)
+    app.add_middleware(TelemetryFront, on_record=())
     app.add_exception_handler(RefusedError, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_client_left)
@@ -98,17 +101,20 @@ def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
         return JSONResponse(version_body())
 
 
-def _response(error: ApiError, headers: dict[str, str] | None = None) -> JSONResponse:
+def _refusal(
+    request: Request, error: ApiError, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    RequestJournal.of(request).fail(error)
     headers = dict(headers or {})
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
     return JSONResponse(error.as_body(), status_code=error.status, headers=headers)
 
 
-def _on_refused(_request: Request, error: Exception) -> Response:
+def _on_refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, RefusedError):
         raise error
-    return _response(error.error)
+    return _refusal(request, error.error)
 
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -119,8 +125,8 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "another")
         refusal = errors.method_not_allowed(request.method, path, allowed)
-        return _response(refusal, {"Allow": allowed})
-    return _response(errors.route_not_found(path))
+        return _refusal(request, refusal, {"Allow": allowed})
+    return _refusal(request, errors.route_not_found(path))
 
 
 def _on_client_left(_request: Request, _error: Exception) -> Response:
@@ -131,4 +137,4 @@ def _on_client_left(_request: Request, _error: Exception) -> Response:
 def _on_fault(request: Request, error: Exception) -> Response:
     fault_id = new_request_id()
     logger.error("%s failed, reported as %s", request.url.path, fault_id, exc_info=error)
-    return _response(errors.internal_error(fault_id))
+    return _refusal(request, errors.internal_error(fault_id))

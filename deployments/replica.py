@@ -127,7 +127,7 @@ class EngineReplica:
         try:
             self._loop.submit(request)
             is_over = False
-            yield Step()
+            yield Step(replica=self._name)
             while not is_over:
                 step = await inbox.take()
                 is_over = step.is_last

@@ -13,6 +13,8 @@ class StepInbox:
 
     def __init__(self, now_s: float) -> None:
         self.renewed_at_s = now_s
+        self._opened_at_s = now_s
+        self._has_begun = False
         self._outputs: list[TokenOutput] = []
         self._has_some = asyncio.Event()
 
@@ -26,7 +28,14 @@ class StepInbox:
         await self._has_some.wait()
         self._has_some.clear()
         outputs, self._outputs = self._outputs, []
-        return _step_from_outputs(outputs)
+        return _step_from_outputs(outputs, self._queue_time_s(outputs[-1]))
+
+    def _queue_time_s(self, output: TokenOutput) -> float | None:
+        """Return how long the request waited, the first time that is known."""
+        if self._has_begun or output.started_at_s is None:
+            return None
+        self._has_begun = True
+        return max(0.0, output.started_at_s - self._opened_at_s)
 
 
 class OpenStreams:
@@ -40,7 +49,7 @@ class OpenStreams:
         return len(self._inboxes)
 
     def open(self, request_id: str, now_s: float) -> StepInbox:
-        """Return a new inbox, leased from now."""
+        """Return a new inbox, leased from now, a moment of `time.monotonic`."""
         inbox = self._inboxes[request_id] = StepInbox(now_s)
         return inbox
 
@@ -71,7 +80,7 @@ class OpenStreams:
         )
 
 
-def _step_from_outputs(outputs: list[TokenOutput]) -> Step:
+def _step_from_outputs(outputs: list[TokenOutput], queue_time_s: float | None) -> Step:
     last = outputs[-1]
     token_ids, logprobs = last.token_ids, last.logprobs
     if len(outputs) > 1:
@@ -84,4 +93,12 @@ def _step_from_outputs(outputs: list[TokenOutput]) -> Step:
     elif reason is FinishReason.ERROR:
         reason, error = None, errors.engine_failure(last.error or "the engine gave no reason")
     num_cached = max(output.num_cached_tokens for output in outputs)
-    return Step(token_ids, logprobs, None if reason is None else reason.value, num_cached, error)
+    return Step(
+        token_ids,
+        logprobs,
+        None if reason is None else reason.value,
+        num_cached,
+        error,
+        tuple(output.decoded for output in outputs if output.decoded is not None),
+        queue_time_s,
+    )

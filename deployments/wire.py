@@ -7,7 +7,7 @@ from deployments.openai.errors import ApiError
 from deployments.policy_status import PolicyStatus
 from deployments.room import Room
 from dflash.config import EngineLimits
-from dflash.request import TokenLogprobs
+from dflash.request import Decoded, TokenLogprobs
 from dflash.speculation_report import SpeculationReport
 
 
@@ -21,6 +21,9 @@ class Step(NamedTuple):
         finish_reason: ``stop`` or ``length`` in the last message of a request that went well.
         num_cached_tokens: Prompt tokens taken from the prefix cache.
         error: In the last message of a request that did not.
+        decoded: How it decoded, an entry for each of the engine's steps in which it did.
+        queue_time_s: How long it waited before the engine began; told once.
+        replica: Who took it; in the first message of each replica that does.
     """
 
     token_ids: tuple[int, ...] = ()
@@ -28,6 +31,9 @@ class Step(NamedTuple):
     finish_reason: str | None = None
     num_cached_tokens: int = 0
     error: ApiError | None = None
+    decoded: tuple[Decoded, ...] = ()
+    queue_time_s: float | None = None
+    replica: str = ""
 
     @property
     def is_last(self) -> bool:

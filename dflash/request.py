@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from dflash.errors import RequestError
 from dflash.stats import WhyPlain
@@ -193,6 +194,22 @@ class Speculation:
     num_plain: Mapping[WhyPlain, int]
 
 
+class Decoded(NamedTuple):
+    """How one request decoded in one step; a named tuple, because one crosses per step.
+
+    Attributes:
+        drafter: Who was asked to draft for it; ``plain`` where nobody was.
+        num_drafted: Draft tokens verified.
+        num_accepted: Of those, the ones emitted.
+        why_plain: Why none was verified; None where some were.
+    """
+
+    drafter: str
+    num_drafted: int = 0
+    num_accepted: int = 0
+    why_plain: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TokenOutput:
     """What one request gained in one step: the only message from engine to edge.
@@ -206,6 +223,9 @@ class TokenOutput:
         num_cached_tokens: Prompt tokens taken from the prefix cache.
         error: Message for the client where ``finish_reason`` is ``error``.
         speculation: Set in the last message of a request that the engine took up.
+        decoded: How it decoded in this step; None where it did not, as in the one that ended its
+            prompt.
+        started_at_s: When it left the queue first, by `time.monotonic`; None where it has not.
     """
 
     request_id: str
@@ -216,3 +236,5 @@ class TokenOutput:
     num_cached_tokens: int = 0
     error: str | None = None
     speculation: Speculation | None = None
+    decoded: Decoded | None = None
+    started_at_s: float | None = None

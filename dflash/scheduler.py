@@ -187,7 +187,7 @@ class Scheduler:
                 break
             self._waiting.popleft()
             self._running.append(sequence)
-            sequence.table = table
+            sequence.start(table)
             self.grants.lent(table.pages[len(table.path) :])
             num_cached += self._count_cached(sequence, len(table.path) * self._kv_cache.page_size)
         return num_cached
@@ -248,14 +248,14 @@ def _check_start(turn: Turn) -> None:
 
 def _message(verdict: Verdict) -> TokenOutput | None:
     """Let the sequence take over what was chosen; return its message where it has one."""
-    turn = verdict.turn
+    turn, decoded = verdict.turn, None
     if turn.num_drafts:
-        turn.sequence.count_verified(turn.drafter, turn.num_drafts, verdict.num_accepted)
+        decoded = turn.sequence.count_verified(turn.drafter, turn.num_drafts, verdict.num_accepted)
     elif turn.why_plain is not None:
-        turn.sequence.count_plain(turn.why_plain)
+        decoded = turn.sequence.count_plain(turn.drafter, turn.why_plain)
     if not verdict.chosen and verdict.error is None:
         return None
-    return turn.sequence.emit(verdict.chosen, verdict.error)
+    return turn.sequence.emit(verdict.chosen, verdict.error, decoded)
 
 
 def _table_of(sequence: Sequence) -> PageTable:

@@ -1,5 +1,6 @@
 """One request in progress: its ids, how far they are computed, and when it ends."""
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,7 +8,14 @@ from dataclasses import dataclass, field
 from dflash.following import Following
 from dflash.kv_cache import PageTable
 from dflash.plan import Decoding
-from dflash.request import FinishReason, GenerateRequest, Speculation, TokenLogprobs, TokenOutput
+from dflash.request import (
+    Decoded,
+    FinishReason,
+    GenerateRequest,
+    Speculation,
+    TokenLogprobs,
+    TokenOutput,
+)
 from dflash.sampling import ChoiceRow, Chosen
 from dflash.stats import WhyPlain
 
@@ -25,6 +33,7 @@ class Sequence:
         num_cached_tokens: Prompt tokens that others had computed; none of its own, which it finds
             again in the cache after a preemption.
         table: Its pages while it runs, None while it waits.
+        started_at_s: When it had pages first, by `time.monotonic`; None before.
         last_turn: Number of the schedule that last computed tokens of it; 0 before the first.
         was_preempted: Whether it ever lost its pages.
         followed_by: How each drafter follows it, by the drafter's name.
@@ -37,6 +46,7 @@ class Sequence:
     num_computed: int = 0
     num_cached_tokens: int = 0
     table: PageTable | None = None
+    started_at_s: float | None = None
     last_turn: int = 0
     was_preempted: bool = False
     followed_by: defaultdict[str, Following] = field(default_factory=lambda: defaultdict(Following))
@@ -107,17 +117,31 @@ class Sequence:
             eos_token_ids=self.eos_token_ids,
         )
 
-    def count_verified(self, drafter: str, num_drafted: int, num_accepted: int) -> None:
+    def start(self, table: PageTable) -> None:
+        """Leave the queue with these pages."""
+        self.table = table
+        if self.started_at_s is None:
+            self.started_at_s = time.monotonic()
+
+    def count_verified(self, drafter: str, num_drafted: int, num_accepted: int) -> Decoded:
         """Enter a step in which draft tokens of it were verified."""
         self._num_drafting[drafter] += 1
         self._num_drafted += num_drafted
         self._num_accepted += num_accepted
+        return Decoded(drafter, num_drafted, num_accepted)
 
-    def count_plain(self, reason: WhyPlain) -> None:
+    def count_plain(self, drafter: str, reason: WhyPlain) -> Decoded:
         """Enter a step in which it decoded without draft tokens."""
         self._num_plain[reason] += 1
+        # The bare word: an enum's member takes many times as long to cross.
+        return Decoded(drafter, why_plain=reason.value)
 
-    def emit(self, chosen: Iterable[Chosen], error: str | None = None) -> TokenOutput:
+    def emit(
+        self,
+        chosen: Iterable[Chosen],
+        error: str | None = None,
+        decoded: Decoded | None = None,
+    ) -> TokenOutput:
         """Take over chosen tokens up to the one that ends the request; return the message.
 
         Each token is looked at in order, first for a stop and then for the budget, so that the
@@ -126,6 +150,7 @@ class Sequence:
         Args:
             chosen: In order.
             error: Why it cannot go on after them; of no account where one of them ends it.
+            decoded: How it decoded in this step, where it did.
         """
         token_ids: list[int] = []
         logprobs: list[TokenLogprobs] = []
@@ -153,6 +178,8 @@ class Sequence:
             num_cached_tokens=self.num_cached_tokens,
             error=error if finish_reason is FinishReason.ERROR else None,
             speculation=self._speculation() if finish_reason is not None else None,
+            decoded=decoded,
+            started_at_s=self.started_at_s,
         )
 
     def last_words(self, finish_reason: FinishReason) -> TokenOutput:
@@ -163,6 +190,7 @@ class Sequence:
             finish_reason=finish_reason,
             num_cached_tokens=self.num_cached_tokens,
             speculation=self._speculation(),
+            started_at_s=self.started_at_s,
         )
 
     def _speculation(self) -> Speculation:

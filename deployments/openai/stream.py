@@ -14,6 +14,7 @@ from starlette.types import Send
 from deployments.openai import errors
 from deployments.openai.errors import ApiError, RefusedError
 from deployments.openai.generation import Answer, Piece, Usage, new_request_id
+from deployments.request_journal import RequestJournal
 from deployments.wire import Step
 
 PING_INTERVAL_S = 10.0
@@ -57,12 +58,22 @@ class Reply:
         answer: The choice they grow.
         dialect: How it is written.
         headers: Of the response, besides the usual ones.
+        journal: Told of each message and of the end.
     """
 
     steps: AsyncGenerator[Step, None]
     answer: Answer
     dialect: Dialect
     headers: Mapping[str, str]
+    journal: RequestJournal
+
+    def push(self, step: Step) -> Piece:
+        """Return what a step adds to the answer, and take it down."""
+        self.journal.note(step)
+        piece = self.answer.push(step)
+        if piece.finish_reason is not None:
+            self.journal.finish(piece.finish_reason, self.answer.usage.completion_tokens)
+        return piece
 
 
 async def respond(reply: Reply, *, stream: bool) -> Response:
@@ -78,6 +89,7 @@ async def respond(reply: Reply, *, stream: bool) -> Response:
     if first is None or first.error is not None:
         await reply.steps.aclose()
         raise RefusedError(_failure_of(first))
+    reply.journal.note(first)
     if stream:
         return EventStreamResponse(_frames(reply), headers={**_HEADERS, **reply.headers})
     return JSONResponse(await _collect(reply), headers=dict(reply.headers))
@@ -89,7 +101,7 @@ async def _collect(reply: Reply) -> dict[str, Any]:
         async for step in steps:
             if step.error is not None:
                 raise RefusedError(step.error)
-            pieces.append(reply.answer.push(step))
+            pieces.append(reply.push(step))
             if pieces[-1].finish_reason is not None:
                 return reply.dialect.whole(pieces, reply.answer.usage)
     raise RefusedError(_failure_of(None))
@@ -102,19 +114,25 @@ async def _frames(reply: Reply) -> AsyncIterator[str]:
                 yield opening
             async for step in steps:
                 if step.error is not None:
-                    yield error_frames(step.error)
+                    yield _failed(reply, step.error)
                     return
-                piece = reply.answer.push(step)
+                piece = reply.push(step)
                 if piece.finish_reason is not None:
                     yield reply.dialect.closing(piece, reply.answer.usage)
                     return
                 if piece.text:
                     yield reply.dialect.delta(piece)
-        yield error_frames(_failure_of(None))
+        yield _failed(reply, _failure_of(None))
     except Exception:
         fault_id = new_request_id()
         logger.exception("stream failed, reported to its client as %s", fault_id)
-        yield error_frames(errors.internal_error(fault_id))
+        yield _failed(reply, errors.internal_error(fault_id))
+
+
+def _failed(reply: Reply, error: ApiError) -> str:
+    """Return what ends a stream that went wrong after its first byte."""
+    reply.journal.fail(error)
+    return frame(error.as_body()) + DONE
 
 
 def _failure_of(step: Step | None) -> ApiError:
@@ -126,11 +144,6 @@ def _failure_of(step: Step | None) -> ApiError:
 def frame(payload: Mapping[str, Any]) -> str:
     """Return one event."""
     return f"data: {encode_json(payload)}\n\n"
-
-
-def error_frames(error: ApiError) -> str:
-    """Return what ends a stream that went wrong after its first byte."""
-    return frame(error.as_body()) + DONE
 
 
 class EventStreamResponse(StreamingResponse):

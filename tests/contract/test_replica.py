@@ -1,6 +1,7 @@
 """One engine replica: orphans, limits changed while running, health, and what it reports."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine
 from typing import Any
@@ -34,7 +35,7 @@ def test_the_first_step_says_only_that_the_request_was_taken():
     async def test() -> None:
         replica, _ = await open_replica(EngineConfig())
         first, *rest = await steps_of(replica, request())
-        assert first == Step()
+        assert first == Step(replica=str(os.getpid()))
         assert len([token for step in rest for token in step.token_ids]) == 5
         assert [step.is_last for step in rest] == [False] * (len(rest) - 1) + [True]
         assert rest[-1].finish_reason == "length"

@@ -99,7 +99,7 @@ def test_what_is_left_is_asked_of_another_replica_at_the_same_positions(death: E
 
     steps = steps_of(handle, request(min_tokens=5, repetition_penalty=1.2))
 
-    assert [step.token_ids for step in steps] == [(), (10, 11), (12,), (13,), (14,)]
+    assert [step.token_ids for step in steps] == [(), (10, 11), (12,), (), (13,), (14,)]
     first, second = handle.asked
     assert second.prompt_token_ids == (1, 2, 10, 11, 12)
     assert (second.max_tokens, second.sampling.min_tokens) == (7, 2)

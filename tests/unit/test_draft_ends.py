@@ -1,5 +1,7 @@
 """Stops, budgets and logprobs inside a verified draft: as if tokens had come one by one."""
 
+from collections import Counter
+
 import pytest
 
 from benchmarks.rigs.drive import Drive
@@ -129,3 +131,18 @@ def test_the_last_message_says_how_the_request_was_decoded():
     drive.step(3)
     drive.abort("leaves")
     assert speculation(drive, "leaves").num_drafted == 6
+
+
+def test_each_message_says_how_its_step_went_and_they_add_up_to_the_last_ones_sums():
+    drive = Drive(script=beyond_the_end, planner=always(3))
+    drive.submit(request("r", max_tokens=18))
+    drive.finish()
+    first, *later = drive.outputs["r"]
+    said = speculation(drive, "r")
+    assert first.decoded is None
+    assert sum(output.decoded.num_drafted for output in later) == said.num_drafted
+    assert sum(output.decoded.num_accepted for output in later) == said.num_accepted
+    assert [output.decoded.drafter for output in later] == ["script"] * 4 + ["plain"]
+    whys = [output.decoded.why_plain for output in later if not output.decoded.num_drafted]
+    assert dict(Counter(whys)) == {str(why): count for why, count in said.num_plain.items()}
+    assert whys == ["budget"]

@@ -132,6 +132,9 @@ def test_a_preempted_request_drafts_again_after_it_has_come_back():
     drive.finish()
     assert_right(drive, *requests)
     assert total(drive, "num_preempted") > 0
+    # The wait that its client saw is the first one.
+    for outputs in drive.outputs.values():
+        assert len({output.started_at_s for output in outputs}) == 1
     for each in requests:
         assert speculation(drive, each.request_id).num_accepted > 20
 
