@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import exp
 
 from policy.arms import Arm
@@ -108,6 +109,7 @@ class Corrections:
         return tuple(sorted(found, key=lambda drift: -max(drift.ratio, 1.0 / drift.ratio)))
 
 
+@lru_cache(maxsize=4096)
 def _names(arm: Arm, rows: int) -> tuple[str, str, str]:
     """Return the levels of a step, the widest first; loads count by powers of two."""
     load = 1 << max(0, rows - 1).bit_length()

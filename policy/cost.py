@@ -45,14 +45,19 @@ class CostGrid:
         Linear between points and past them; past the last one, never down. Before the first one
         are steps in which only some requests draft, and half of its time is the least.
         """
-        return _along(
-            self.rows,
-            rows,
-            lambda i: _along(
-                self.widths,
-                width,
-                lambda j: _along_line(self.contexts, context, self.seconds[i][j]),
-            ),
+        return _read(self.widths, width, self.line(rows, context))
+
+    def line(self, rows: float, context: float) -> tuple[float, ...]:
+        """Return the seconds of a step of each measured width."""
+        low, high, share = _place(self.rows, rows)
+        first, second, share_of_context = _place(self.contexts, context)
+        return tuple(
+            _between(
+                _between(few[first], few[second], share_of_context),
+                _between(many[first], many[second], share_of_context),
+                share,
+            )
+            for few, many in zip(self.seconds[low], self.seconds[high], strict=True)
         )
 
 
@@ -101,6 +106,28 @@ class CostTable:
         """
         return self.grids[arm.drafter].at(rows, width, context)
 
+    def priced(self, drafter: str, rows: float, context: float) -> "PriceLine":
+        """Return a drafter's steps under one load, to be read at many widths."""
+        grid = self.grids[drafter]
+        return PriceLine(grid.widths, grid.line(rows, context))
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLine:
+    """Whole steps of one drafter under one load.
+
+    Attributes:
+        widths: Draft tokens of each request, ascending.
+        times: Seconds, by width.
+    """
+
+    widths: tuple[int, ...]
+    times: tuple[float, ...]
+
+    def at(self, width: float) -> float:
+        """Return the seconds of a step, as `CostGrid.at` does."""
+        return _read(self.widths, width, self.times)
+
 
 def rising_grid(
     rows: Sequence[int],
@@ -139,21 +166,22 @@ def rising_grid(
     return CostGrid(tuple(rows), tuple(widths), tuple(contexts), seconds)
 
 
-def _along(axis: tuple[int, ...], at: float, value_of) -> float:
+def _place(axis: tuple[int, ...], at: float) -> tuple[int, int, float]:
+    """Return the two points beside a place, and how far it is from the first to the second."""
     if len(axis) == 1:
-        return value_of(0)
+        return 0, 0, 0.0
     high = min(max(1, bisect_right(axis, at)), len(axis) - 1)
-    low = high - 1
-    return _between(axis, at, low, value_of(low), value_of(high))
+    before = axis[high - 1]
+    return high - 1, high, (at - before) / (axis[high] - before)
 
 
-def _along_line(axis: tuple[int, ...], at: float, line: tuple[float, ...]) -> float:
-    return _along(axis, at, line.__getitem__)
+def _read(axis: tuple[int, ...], at: float, line: tuple[float, ...]) -> float:
+    low, high, share = _place(axis, at)
+    return _between(line[low], line[high], share)
 
 
-def _between(axis: tuple[int, ...], at: float, low: int, first: float, second: float) -> float:
+def _between(first: float, second: float, share: float) -> float:
     """Return the line through two points; past the second one it may rise but not fall."""
-    share = (at - axis[low]) / (axis[low + 1] - axis[low])
     if share > 1.0:
         return second + (share - 1.0) * max(0.0, second - first)
     return max(0.5 * first, first + share * (second - first))

@@ -1,10 +1,10 @@
 """What an arm is worth: the time plain decoding would need for what it does, over its own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from policy.arms import PLAIN_ARM, Arm
 from policy.correction import Corrections
-from policy.cost import CostTable
+from policy.cost import CostTable, PriceLine
 from policy.survival import Outlook
 
 
@@ -42,16 +42,26 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Corrected step times at one moment."""
+    """Corrected step times at one moment; what was worked out once is kept."""
 
     table: CostTable
     corrections: Corrections
     now_s: float
+    _lines: dict[tuple[str, int, int], PriceLine] = field(default_factory=dict)
+    _seconds: dict[tuple[Arm, int, int, float], float] = field(default_factory=dict)
 
     def seconds(self, arm: Arm, load: Load, width: float) -> float:
         """Return the time of a step of decoding alone."""
-        tabled = self.table.seconds(arm, load.num_rows, width, load.num_context_tokens)
-        return tabled * self.corrections.factor(arm, load.num_rows, self.now_s)
+        rows, context = load.num_rows, load.num_context_tokens
+        found = self._seconds.get((arm, rows, context, width))
+        if found is None:
+            line = self._lines.get((arm.drafter, rows, context))
+            if line is None:
+                line = self.table.priced(arm.drafter, rows, context)
+                self._lines[arm.drafter, rows, context] = line
+            found = line.at(width) * self.corrections.factor(arm, rows, self.now_s)
+            self._seconds[arm, rows, context, width] = found
+        return found
 
 
 def plain_worth(prices: Prices, load: Load) -> Worth:

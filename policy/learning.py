@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 
 from policy.arms import PLAIN
+from policy.breaker import Breaker
 from policy.governor import Pressure
-from policy.probe import NUM_SETTLING_STEPS, Probe
+from policy.probe import NUM_SETTLING_STEPS, Probe, ProbeClock
 from policy.signals import Signals, StepSample
 from policy.state import State
+from policy.survival import Survival
 from policy.terms import Terms
 
 # A drafter over its concurrency limit may run again below this share of it.
@@ -17,9 +19,10 @@ _LONGEST_BUSY_S = 2.0
 
 def learned(state: State, signals: Signals, terms: Terms) -> State:
     """Return the state with everything in the signals entered."""
-    for step in signals.steps:
-        state = _after_step(state, step, signals.now_s, terms)
     limits, now_s = terms.limits, signals.now_s
+    lesson = _Lesson(state, now_s, terms)
+    for step in signals.steps:
+        lesson.take(step)
     pressure = Pressure(
         signals.pool.occupancy,
         sum(step.num_preempted for step in signals.steps),
@@ -31,13 +34,20 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
     earning = limits.exploration_share if signals.num_decoding else 0.0
     return replace(
         state,
+        survivals=lesson.survivals,
+        corrections=lesson.corrections,
+        breakers=lesson.breakers,
+        probe=lesson.probe,
+        ran=lesson.ran,
+        num_settled=lesson.num_settled,
+        pace=lesson.pace,
         governor=state.governor.after(pressure, limits.memory, now_s),
         ledger=state.ledger.filled(earning, now_s, _LONGEST_BUSY_S),
         switches=state.switches.filled(limits.switches_per_minute / 60.0, now_s),
         barred=_barred(state.barred, signals.num_decoding, terms),
         clocks={
             name: clock.at_load(signals.num_decoding, limits.probe_gap_s)
-            for name, clock in state.clocks.items()
+            for name, clock in lesson.clocks().items()
         },
     )
 
@@ -51,22 +61,63 @@ def _barred(barred: tuple[str, ...], num_rows: int, terms: Terms) -> tuple[str, 
     )
 
 
-def _after_step(state: State, step: StepSample, now_s: float, terms: Terms) -> State:
-    drafter = step.arm.drafter
-    settled = state.num_settled + 1 if drafter == state.ran else 0
-    state = replace(state, ran=drafter, num_settled=settled)
-    if step.num_decoding == 0:
-        return state
-    timed = _Timed.of(step, settled, terms)
-    if timed is not None:
-        corrections = state.corrections.plus(step.arm, step.num_decoding, timed.ratio, now_s)
-        if corrections.num_rejected > state.corrections.num_rejected:
-            timed = None
-        state = replace(state, corrections=corrections)
-    state = _with_grades(state, step, settled)
-    state = _with_pace(state, step, timed)
-    clock = replace(state.clocks[drafter], seen_s=now_s)
-    return replace(state, clocks={**state.clocks, drafter: clock})
+class _Lesson:
+    """What is known, while the steps of one look are gone through."""
+
+    def __init__(self, state: State, now_s: float, terms: Terms) -> None:
+        self.survivals, self.breakers = dict(state.survivals), dict(state.breakers)
+        self.corrections, self.probe, self.pace = state.corrections, state.probe, state.pace
+        self.ran, self.num_settled = state.ran, state.num_settled
+        self._state, self._now_s, self._terms = state, now_s, terms
+        self._seen: set[str] = set()
+
+    def clocks(self) -> dict[str, ProbeClock]:
+        """Return the clocks, with what ran seen now."""
+        return {
+            name: replace(clock, seen_s=self._now_s) if name in self._seen else clock
+            for name, clock in self._state.clocks.items()
+        }
+
+    def take(self, step: StepSample) -> None:
+        """Enter one step."""
+        drafter = step.arm.drafter
+        self.num_settled = self.num_settled + 1 if drafter == self.ran else 0
+        self.ran = drafter
+        if step.num_decoding == 0:
+            return
+        self._seen.add(drafter)
+        timed = _Timed.of(step, self.num_settled, self._terms)
+        if timed is not None:
+            before = self.corrections.num_rejected
+            self.corrections = self.corrections.plus(
+                step.arm, step.num_decoding, timed.ratio, self._now_s
+            )
+            if self.corrections.num_rejected > before:
+                timed = None
+        if drafter != PLAIN:
+            self._grade(step)
+        self._keep_pace(step, timed)
+
+    def _grade(self, step: StepSample) -> None:
+        """Enter grades: a trial's with the trial, others with what is known of the drafter."""
+        drafter, probe = step.arm.drafter, self.probe
+        survival = self.survivals.get(drafter, Survival())
+        if self.num_settled >= NUM_SETTLING_STEPS and step.graded:
+            if probe is not None and probe.arm.drafter == drafter:
+                self.probe = replace(probe, found=probe.found.plus(step.graded, step.accepted))
+            else:
+                survival = survival.plus(step.graded, step.accepted)
+                self.survivals[drafter] = survival
+        breaker = self.breakers.get(drafter, Breaker())
+        self.breakers[drafter] = breaker.after_step(step.has_drafter_fault, survival)
+
+    def _keep_pace(self, step: StepSample, timed: "_Timed | None") -> None:
+        probe, emitted = self.probe, step.num_emitted_tokens
+        if probe is not None and probe.arm.drafter == step.arm.drafter:
+            pace = probe.pace if timed is None else probe.pace.plus(emitted, step.step_time_s)
+            self.probe = replace(probe, num_steps=probe.num_steps + 1, pace=pace)
+        elif timed is not None:
+            self.pace = self.pace.plus(emitted, step.step_time_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +136,6 @@ class _Timed:
             return None
         tabled = terms.costs.seconds(step.arm, step.num_decoding, width, step.num_context_tokens)
         return cls(step.step_time_s / tabled)
-
-
-def _with_grades(state: State, step: StepSample, settled: int) -> State:
-    """Enter the grades: a trial's with the trial, others with what is known of the drafter."""
-    drafter = step.arm.drafter
-    if drafter == PLAIN:
-        return state
-    probe = state.probe
-    if settled >= NUM_SETTLING_STEPS and step.graded:
-        if probe is not None and probe.arm.drafter == drafter:
-            probe = replace(probe, found=probe.found.plus(step.graded, step.accepted))
-        else:
-            survival = state.survival_of(drafter).plus(step.graded, step.accepted)
-            state = replace(state, survivals={**state.survivals, drafter: survival})
-    breaker = state.breaker_of(drafter).after_step(
-        step.has_drafter_fault, state.survival_of(drafter)
-    )
-    return replace(state, probe=probe, breakers={**state.breakers, drafter: breaker})
-
-
-def _with_pace(state: State, step: StepSample, timed: _Timed | None) -> State:
-    probe = state.probe
-    if probe is not None and probe.arm.drafter == step.arm.drafter:
-        pace = (
-            probe.pace
-            if timed is None
-            else probe.pace.plus(step.num_emitted_tokens, step.step_time_s)
-        )
-        return replace(state, probe=replace(probe, num_steps=probe.num_steps + 1, pace=pace))
-    if timed is None:
-        return state
-    return replace(state, pace=state.pace.plus(step.num_emitted_tokens, step.step_time_s))
 
 
 def judged(state: State, probe: Probe) -> State:
