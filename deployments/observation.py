@@ -17,8 +17,10 @@ from policy.pins import Pin, pin_in_force
 from policy.readings import MemoryReading
 from policy.signals import DrafterCondition, PoolSignal, Signals, StepSample
 
-# Steps between two looks where nothing sudden happens.
+# Between two looks where nothing sudden happens: steps, and seconds, since a look takes as long
+# beside a short step as beside a long one.
 _NUM_STEPS = 4
+_LOOK_S = 0.1
 # Between two looks while nothing runs, seconds.
 _IDLE_LOOK_S = 1.0
 # So many more requests than at the last look call for another at once.
@@ -89,7 +91,8 @@ class Observation:
     def see(self, signals: PlanSignals, arm: Arm) -> bool:
         """Enter the step that was computed last; return whether to look now.
 
-        After a few steps, at once where something happened, and each second where nothing runs.
+        After a few steps, at once where something happened, each second where nothing runs, and
+        before the first step of requests that come then.
 
         Args:
             signals: What the engine says before its next step.
@@ -102,9 +105,11 @@ class Observation:
         self._requests.see(signals.decoding)
         has_jumped = len(signals.decoding) > _JUMP_FACTOR * self._num_rows + _NUM_STEPS
         was_preempted = bool(self._steps) and self._steps[-1].num_preempted > 0
+        since_s = self._sources.clock() - self._looked_s
         if not signals.decoding and not signals.counts.num_running:
-            return self._sources.clock() - self._looked_s >= _IDLE_LOOK_S
-        return len(self._steps) >= _NUM_STEPS or has_jumped or was_preempted
+            return since_s >= _IDLE_LOOK_S or signals.counts.num_waiting > 0
+        is_time = len(self._steps) >= _NUM_STEPS and since_s >= _LOOK_S
+        return is_time or has_jumped or was_preempted
 
     def look(
         self, signals: PlanSignals, pins: Collection[Pin] = (), release: Release = Release.NOTHING

@@ -83,7 +83,7 @@ def _realised(probe: Probe, state: State) -> Realised | None:
 
 def _changed(state: State, choice: Choice, view: View, signals: Signals, terms: Terms) -> State:
     """Return the state with what the choice spends and starts."""
-    state = replace(state, confirming=choice.confirming, num_rows=signals.num_decoding)
+    state = replace(state, confirming=choice.confirming, num_rows=signals.num_rows)
     arm = state.home_of(choice.arm)
     state = replace(state, standby=stood_by(state, arm, signals))
     if arm.drafter == view.held.drafter:

@@ -95,7 +95,7 @@ def _memory_caps(rungs: Rungs, state: State, signals: Signals, terms: Terms) -> 
         if is_heaviest:
             found.append(Cap(only, Reason.MEMORY_AMBER))
     if release >= Release.NARROWER_DRAFTS:
-        found.append(Cap(_lookahead(signals.pool, signals.num_decoding), Reason.MEMORY_AMBER))
+        found.append(Cap(_lookahead(signals.pool, signals.num_rows), Reason.MEMORY_AMBER))
     return found
 
 

@@ -52,7 +52,7 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
     held = view.held
     if not view.is_allowed(held):
         return _fallback(view, signals)
-    if signals.num_decoding == 0:
+    if signals.num_rows == 0:
         return Choice(held, Reason.IDLE)
     is_throttled = signals.reading.is_throttled
     blocked = list(_forbidden(view, is_throttled))
@@ -78,7 +78,7 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
 
 def is_spike(state: State, signals: Signals) -> bool:
     """Return whether so many requests came at once that a change for them cannot wait."""
-    return signals.num_decoding > _SPIKE_FACTOR * state.num_rows + _SPIKE_ROWS
+    return signals.num_rows > _SPIKE_FACTOR * state.num_rows + _SPIKE_ROWS
 
 
 def _fallback(view: View, signals: Signals) -> Choice:
@@ -176,7 +176,10 @@ def _objection(
     if state.is_dwelling(terms.limits, signals.now_s):
         return Reason.DWELL
     is_tried = state.probe is not None and state.probe.arm.drafter == drafter
-    if not is_tried and state.confirming != drafter:
+    # Before the first step of a burst a second look would come after its prompts were computed, and
+    # the drafter would lack their context.
+    is_first = signals.num_decoding == 0
+    if not (is_tried or is_first) and state.confirming != drafter:
         return Reason.CONFIRMING
     if not state.switches.can_pay(1.0):
         return Reason.SWITCH_BUDGET

@@ -20,6 +20,8 @@ _LONGEST_BUSY_S = 2.0
 def learned(state: State, signals: Signals, terms: Terms) -> State:
     """Return the state with everything in the signals entered."""
     limits, now_s = terms.limits, signals.now_s
+    # What is known of a drafter goes stale while others decode, not while nobody does.
+    idle_s = 0.0 if signals.num_decoding else max(0.0, now_s - state.ledger.at_s)
     lesson = _Lesson(state, now_s, terms)
     for step in signals.steps:
         lesson.take(step)
@@ -44,10 +46,10 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
         governor=state.governor.after(pressure, limits.memory, now_s),
         ledger=state.ledger.filled(earning, now_s, _LONGEST_BUSY_S),
         switches=state.switches.filled(limits.switches_per_minute / 60.0, now_s),
-        barred=_barred(state.barred, signals.num_decoding, terms),
+        barred=_barred(state.barred, signals.num_rows, terms),
         clocks={
             name: clock.at_load(signals.num_decoding, limits.probe_gap_s)
-            for name, clock in lesson.clocks().items()
+            for name, clock in lesson.clocks(idle_s).items()
         },
     )
 
@@ -71,10 +73,11 @@ class _Lesson:
         self._state, self._now_s, self._terms = state, now_s, terms
         self._seen: set[str] = set()
 
-    def clocks(self) -> dict[str, ProbeClock]:
-        """Return the clocks, with what ran seen now."""
+    def clocks(self, idle_s: float) -> dict[str, ProbeClock]:
+        """Return the clocks, with what ran seen now, and the others set back by idle time."""
+        now_s = self._now_s
         return {
-            name: replace(clock, seen_s=self._now_s) if name in self._seen else clock
+            name: replace(clock, seen_s=now_s if name in self._seen else clock.seen_s + idle_s)
             for name, clock in self._state.clocks.items()
         }
 

@@ -83,7 +83,7 @@ class ProbeClock:
     """When an idle drafter, or idle plain decoding, is tried again.
 
     Attributes:
-        seen_s: When it last ran, seconds.
+        seen_s: When it last ran, seconds; later by all the time since in which nothing decoded.
         gap_s: How long it may stay unseen, seconds.
         num_rows: Requests that decoded when the gap was set.
     """

@@ -24,7 +24,9 @@ def stood_by(state: State, home: Arm, signals: Signals) -> Standby:
     if not home.is_plain:
         return Standby(home.drafter)
     standby = state.standby
-    if standby.drafter is None or state.governor.release >= Release.DRAFTING:
+    # Where nothing decodes there is no context that could be lost.
+    is_useless = signals.num_decoding == 0 or state.governor.release >= Release.DRAFTING
+    if standby.drafter is None or is_useless:
         return Standby()
     condition = signals.condition_of(standby.drafter)
     paid_s = standby.paid_s + condition.sync_s * len(signals.steps)

@@ -132,6 +132,16 @@ class Signals:
     pin: Pin | None = None
     restore_bytes: int = 0
 
+    @property
+    def num_coming(self) -> int:
+        """Requests that wait and can start."""
+        return min(self.num_waiting, self.num_admissible)
+
+    @property
+    def num_rows(self) -> int:
+        """Requests that a plan is for: those that decode, or those about to where none does."""
+        return self.num_decoding or self.num_coming
+
     def condition_of(self, drafter: str) -> DrafterCondition:
         """Return what a drafter would need."""
         return self.drafters.get(drafter, _NEEDS_NOTHING)

@@ -37,8 +37,8 @@ class View:
     @classmethod
     def of(cls, held: Arm, state: State, signals: Signals, terms: Terms) -> "View":
         """Return the view of a moment."""
-        rows = max(1, signals.num_decoding)
-        coming = min(signals.num_waiting, signals.num_admissible)
+        rows = max(1, signals.num_rows)
+        coming = signals.num_coming if signals.num_decoding else 0
         now = Load(rows, signals.num_prefill_tokens, signals.num_context_tokens)
         soon = Load(rows + coming, signals.num_prefill_tokens, signals.num_context_tokens)
         prices = Prices(terms.costs, state.corrections, signals.now_s)

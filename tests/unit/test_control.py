@@ -42,14 +42,17 @@ def decoding(count: int, **values) -> tuple[Decoding, ...]:
 
 
 def signals(rows: tuple[Decoding, ...], last: StepStats, **values) -> PlanSignals:
-    return PlanSignals(COUNTS, rows, last, **{"num_behind": NO_NEED, "max_num_seqs": 8, **values})
+    values = {"counts": COUNTS, "num_behind": NO_NEED, "max_num_seqs": 8, **values}
+    return PlanSignals(decoding=rows, last=last, **values)
 
 
-def drive_steps(planner: PolicyPlanner, clock: Clock, count: int, rows: int = 1) -> DraftPlan:
+def drive_steps(
+    planner: PolicyPlanner, clock: Clock, count: int, rows: int = 1, step_s: float = 0.03
+) -> DraftPlan:
     """Let steps go by in which a drafter's tokens are all right."""
     plan = planner.plan(signals(decoding(rows), StepStats()))
     for _ in range(count):
-        clock.now_s += 0.012
+        clock.now_s += step_s
         did = {}
         if plan.arm != PLAIN:
             length, graded = plan.arm.draft_length, (rows,) * plan.arm.draft_length
@@ -83,8 +86,25 @@ def test_it_begins_plainly_and_drafts_as_soon_as_it_may():
 def test_between_two_decisions_the_plan_stands():
     clock, seen = Clock(), []
     planner = made(clock, on_decision=seen.append)
-    drive_steps(planner, clock, 16)
+    drive_steps(planner, clock, 16, step_s=0.03)
     assert [len(made.signals.steps) for made in seen] == [4, 4, 4, 4]
+
+
+def test_short_steps_are_looked_at_no_more_often_than_a_look_is_worth():
+    clock, seen = Clock(), []
+    planner = made(clock, on_decision=seen.append)
+    drive_steps(planner, clock, 16, step_s=0.013)
+    assert [len(made.signals.steps) for made in seen] == [8, 8]
+
+
+def test_requests_that_come_while_nothing_runs_are_planned_for_before_their_prompts():
+    clock, seen = Clock(), []
+    planner = made(clock, on_decision=seen.append)
+    counts = replace(COUNTS, num_running=0, num_waiting=3)
+    plan = planner.plan(signals((), StepStats(), counts=counts))
+    assert plan.arm.drafter == "dflash2"
+    assert "dflash2" in plan.warm
+    assert [made.decision.reason for made in seen] == [Reason.FASTER]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +224,7 @@ def test_off_is_off_for_every_drafter_and_a_ceiling_is_kept():
     drive_steps(planner, clock, 60, rows=3)
     mixed = (Decoding("a", 20, 0), Decoding("b", 20, 2), Decoding("c", 20))
     for _ in range(9):
-        clock.now_s += 0.01
+        clock.now_s += 0.03
         plan = planner.plan(signals(mixed, stats(3)))
     assert plan.arm_for("a") == PLAIN
     assert plan.arm_for("b").draft_length <= 2

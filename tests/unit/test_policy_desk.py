@@ -50,7 +50,7 @@ def desk(free: list[int], clock: Clock):
 def steps(desk: PolicyDesk, clock: Clock, count: int, rows: int = 1) -> None:
     decoding = tuple(Decoding(str(index), 20) for index in range(rows))
     for _ in range(count):
-        clock.now_s += 0.01
+        clock.now_s += 0.03
         last = StepStats(num_decoding=rows, step_time_s=0.01, num_emitted_tokens=rows)
         desk.planner.plan(
             PlanSignals(EngineCounts(rows, 0, 0, 1, 0, 100), decoding, last, {}, max_num_seqs=8)
