@@ -33,11 +33,6 @@ logger = logging.getLogger(__name__)
 class EngineClient(Protocol):
     """What the HTTP surface needs of an engine."""
 
-    @property
-    def num_live(self) -> int:
-        """Requests that wait or run."""
-        ...
-
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield an empty step once the engine took the request, then its steps.
 
@@ -66,11 +61,6 @@ class HandleClient:
         self._streams = handle.options(stream=True)
         self._live: set[str] = set()
         self._replicas: tuple[str, ...] = ()
-
-    @property
-    def num_live(self) -> int:
-        """Requests that wait or run, wherever they are."""
-        return len(self._live)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield the request's steps; where its replica dies, continue on another.

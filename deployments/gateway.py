@@ -2,22 +2,30 @@
 
 import asyncio
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from fastapi import Request, Response
 
-from deployments.client import QUEUE_FULL, RETRY_AFTER_S, EngineClient
+from deployments.client import EngineClient
 from deployments.openai import errors
 from deployments.openai.body import parse_body, read_body
 from deployments.openai.chat import ChatDialect, num_logprobs_of, template_messages
-from deployments.openai.completions import CompletionDialect, single_prompt
+from deployments.openai.choices import Choice, each_choice, interleave
+from deployments.openai.completions import CompletionDialect, prompts_of
 from deployments.openai.errors import RefusedError
-from deployments.openai.generation import Answer, generate_request, refuse_foreign_ids
+from deployments.openai.generation import (
+    Answer,
+    generate_request,
+    refuse_foreign_ids,
+    seed_of,
+)
 from deployments.openai.schemas import ChatBody, CompletionBody, GenerationBody
 from deployments.openai.stream import Dialect, Reply, respond
 from deployments.openai.tokenizer import ChatTemplateError
+from deployments.places import Places
 from deployments.request_journal import RequestJournal
 from deployments.watch import EngineWatch, LoadedModel
 from dflash.request import GenerateRequest
@@ -33,6 +41,7 @@ class Gateway:
         self._client = client
         self.watch = watch
         self.model_name = model_name
+        self._places = Places(lambda: watch.most_live)
         # Tokenising takes many times a text's size in memory; one long text at a time bounds it.
         # A thread of its own, not a semaphore: a cancelled request's text is still being encoded.
         self._long_texts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="long-text")
@@ -61,40 +70,52 @@ class Gateway:
             ) from error
         # The template writes the start tokens itself.
         prompt = await self._encode(model, text, add_special_tokens=False)
-        request = generate_request(body, prompt, num_logprobs_of(body), model.card, "messages")
+        num_logprobs, seed = num_logprobs_of(body), seed_of(body)
+        request = generate_request(body, prompt, num_logprobs, model.card, "messages", seed)
+        requests = each_choice([request], body.n or 1)
         dialect = ChatDialect(
             self._head("chatcmpl", request),
-            request.seed,
+            seed,
             model.tokenizer,
+            num_choices=len(requests),
             include_usage=_wants_usage(body),
         )
-        journal = RequestJournal.of(http_request)
-        journal.begin(request, body.model, 1, stream=bool(body.stream))
-        return await self._respond(body, request, dialect, ignored, journal)
+        headers = _ignored_header(ignored)
+        return await self._respond(http_request, body, requests, dialect, headers)
 
     async def completions(self, http_request: Request) -> Response:
         """Answer `POST /v1/completions`."""
         raw = await read_body(http_request)
         body, ignored = parse_body(raw, CompletionBody)
         model = self._require_model_named(body.model)
-        prompt = single_prompt(body.prompt)
-        if isinstance(prompt, str):
-            text = prompt
-            prompt = await self._encode(model, prompt, add_special_tokens=True)
-        else:
-            refuse_foreign_ids("prompt", prompt, model.card.vocab_size)
-            text = model.tokenizer.decode(prompt) if body.echo else ""
-        request = generate_request(body, prompt, body.logprobs, model.card, "prompt")
+        n, seed = body.n or 1, seed_of(body)
+        prompts: list[GenerateRequest] = []
+        echoes: list[str] = []
+        for given in prompts_of(body.prompt, n):
+            text, token_ids = await self._read_prompt(model, given, wants_text=bool(body.echo))
+            prompts.append(
+                generate_request(body, token_ids, body.logprobs, model.card, "prompt", seed)
+            )
+            echoes += [text] * n
         dialect = CompletionDialect(
-            self._head("cmpl", request),
-            request.seed,
+            self._head("cmpl", prompts[0]),
+            seed,
             model.tokenizer,
-            echo=text if body.echo else "",
+            echoes=echoes,
             include_usage=_wants_usage(body),
         )
-        journal = RequestJournal.of(http_request)
-        journal.begin(request, body.model, 1, stream=bool(body.stream))
-        return await self._respond(body, request, dialect, ignored, journal)
+        requests, headers = each_choice(prompts, n), _ignored_header(ignored)
+        return await self._respond(http_request, body, requests, dialect, headers)
+
+    async def _read_prompt(
+        self, model: LoadedModel, prompt: str | tuple[int, ...], *, wants_text: bool
+    ) -> tuple[str, tuple[int, ...]]:
+        """Return a prompt's text where it is wanted, and its ids."""
+        if isinstance(prompt, str):
+            token_ids = await self._encode(model, prompt, add_special_tokens=True)
+            return (prompt if wants_text else ""), token_ids
+        refuse_foreign_ids("prompt", prompt, model.card.vocab_size)
+        return (model.tokenizer.decode(prompt) if wants_text else ""), prompt
 
     async def _encode(
         self, model: LoadedModel, text: str, *, add_special_tokens: bool
@@ -110,12 +131,6 @@ class Gateway:
             raise RefusedError(errors.model_not_found(name, self.model_name))
         return self.require_model()
 
-    def _require_room(self) -> None:
-        """Refuse what would exceed the slots and the queue together."""
-        most = self.watch.most_live
-        if most is not None and self._client.num_live >= most:
-            raise RefusedError(errors.queue_full(QUEUE_FULL, RETRY_AFTER_S))
-
     def _head(self, prefix: str, request: GenerateRequest) -> dict[str, Any]:
         return {
             "id": f"{prefix}-{request.request_id}",
@@ -125,24 +140,29 @@ class Gateway:
 
     async def _respond(
         self,
+        http_request: Request,
         body: GenerationBody,
-        request: GenerateRequest,
+        requests: Sequence[GenerateRequest],
         dialect: Dialect,
-        ignored: tuple[str, ...],
-        journal: RequestJournal,
+        headers: Mapping[str, str],
     ) -> Response:
-        answer = Answer(
-            self.require_model().tokenizer,
-            tuple(body.stop or ()),
-            request.sampling.min_tokens,
-            len(request.prompt_token_ids),
+        n, stream, journal = body.n or 1, bool(body.stream), RequestJournal.of(http_request)
+        journal.begin(requests, n, body.model, stream=stream)
+        choices = tuple(
+            Choice(self._client.generate(request), self._answer(body, request))
+            for request in requests
         )
-        self._require_room()
-        headers = {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
-        steps = self._client.generate(request)
-        return await respond(
-            Reply(steps, answer, dialect, headers, journal), stream=bool(body.stream)
-        )
+        pieces = self._places.hold(interleave(choices, journal), len(choices))
+        return await respond(Reply(choices, n, pieces, dialect, headers, journal), stream=stream)
+
+    def _answer(self, body: GenerationBody, request: GenerateRequest) -> Answer:
+        stops, num_prompt = tuple(body.stop or ()), len(request.prompt_token_ids)
+        tokenizer = self.require_model().tokenizer
+        return Answer(tokenizer, stops, request.sampling.min_tokens, num_prompt)
+
+
+def _ignored_header(ignored: tuple[str, ...]) -> dict[str, str]:
+    return {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
 
 
 def _wants_usage(body: GenerationBody) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
@@ -70,23 +70,24 @@ class RequestJournal:
         scope.setdefault("state", {})[_STATE_KEY] = self
 
     def begin(
-        self, request: GenerateRequest, model: str, num_choices: int, *, stream: bool
+        self, requests: Sequence[GenerateRequest], n: int, model: str, *, stream: bool
     ) -> None:
         """Enter what is asked for.
 
         Args:
-            request: The engine's request of the first choice.
+            requests: The engine's request of each choice.
+            n: How many of them answer one prompt.
             model: The name its client gave.
-            num_choices: How many choices there are.
             stream: Whether the answer is streamed.
         """
+        request = requests[0]
         self.asked = Asked(
             request_id=request.request_id,
             model=model,
             is_stream=stream,
-            num_choices=num_choices,
+            num_choices=len(requests),
             max_tokens=request.max_tokens,
-            num_prompt_tokens=len(request.prompt_token_ids),
+            num_prompt_tokens=sum(len(each.prompt_token_ids) for each in requests[::n]),
             sampling=request.sampling,
             seed=request.seed,
             max_draft_length=request.max_draft_length,

@@ -79,7 +79,7 @@ class Asked:
         is_stream: Whether the answer is streamed.
         num_choices: Choices asked for.
         max_tokens: Most tokens of each.
-        num_prompt_tokens: Tokens of its prompt.
+        num_prompt_tokens: Tokens of its prompt, or of all of them.
         sampling: How tokens are chosen.
         seed: Of the noise.
         max_draft_length: Most draft tokens it allows; None is any.

@@ -137,8 +137,6 @@ def _shown(value: object) -> str:
 
 def _refuse_unserved_values(body: GenerationBody) -> None:
     """Refuse fields that are served for some values only."""
-    if body.n is not None and body.n != 1:
-        _refuse_count("n", body.n)
     if body.response_format is not None and body.response_format.get("type") != "text":
         raise RefusedError(
             errors.unsupported_parameter("response_format", "only {'type': 'text'} is served")
@@ -153,12 +151,6 @@ def _refuse_unserved_values(body: GenerationBody) -> None:
         _refuse_unserved_chat_values(body)
     elif isinstance(body, CompletionBody):
         _refuse_unserved_completion_values(body)
-
-
-def _refuse_count(name: str, count: int) -> None:
-    if count < 1:
-        raise RefusedError(errors.invalid_parameter(name, f"{name} must be 1, got {count}"))
-    raise RefusedError(errors.unsupported_parameter(name, "one choice a request; send 1"))
 
 
 def _refuse_unserved_chat_values(body: ChatBody) -> None:
@@ -176,8 +168,12 @@ def _refuse_unserved_chat_values(body: ChatBody) -> None:
 
 
 def _refuse_unserved_completion_values(body: CompletionBody) -> None:
-    if body.best_of is not None and body.best_of != 1:
-        _refuse_count("best_of", body.best_of)
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise RefusedError(
+            errors.unsupported_parameter(
+                "best_of", "choices are not ranked; send the number of n, or leave it out"
+            )
+        )
     if body.echo and body.logprobs is not None:
         raise RefusedError(
             errors.unsupported_parameter(

@@ -33,7 +33,13 @@ class ChatDialect:
     """Writes one chat answer."""
 
     def __init__(
-        self, head: dict[str, Any], seed: int, tokenizer: TextTokenizer, *, include_usage: bool
+        self,
+        head: dict[str, Any],
+        seed: int,
+        tokenizer: TextTokenizer,
+        *,
+        num_choices: int,
+        include_usage: bool,
     ) -> None:
         """Prepare the constant parts of every frame.
 
@@ -41,70 +47,77 @@ class ChatDialect:
             head: ``id``, ``created`` and ``model``, the same in all frames.
             seed: The request's seed, reported so that any answer can be repeated.
             tokenizer: Spells the tokens of log-probabilities.
+            num_choices: How many choices the answer has.
             include_usage: Whether the last frame carries the counts.
         """
         self._head = head
         self._seed = seed
         self._tokenizer = tokenizer
+        self._num_choices = num_choices
         self._include_usage = include_usage
         self._chunk_head = {**head, "object": "chat.completion.chunk"}
         self._usage_null: dict[str, Any] = {"usage": None} if include_usage else {}
-        start = encode_json(self._chunk_head)[:-1]
-        end = ',"usage":null}\n\n' if include_usage else "}\n\n"
-        self._before_text = f'data: {start},"choices":[{{"index":0,"delta":{{"content":'
-        self._after_text = f'}},"logprobs":null,"finish_reason":null}}]{end}'
+        self._before_index = f'data: {encode_json(self._chunk_head)[:-1]},"choices":[{{"index":'
+        self._after_text = '},"logprobs":null,"finish_reason":null}]'
+        self._end = ',"usage":null}\n\n' if include_usage else "}\n\n"
 
     def opening(self) -> str:
-        """Return the frame with the role."""
-        return self._chunk({"role": "assistant", "content": ""}, None, None)
+        """Return a frame with the role for each choice."""
+        delta = {"role": "assistant", "content": ""}
+        return "".join(self._chunk(_choice(index, delta)) for index in range(self._num_choices))
 
-    def delta(self, piece: Piece) -> str:
+    def delta(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
         """Return the frame of a piece with text."""
-        if not piece.logprobs:
-            return self._before_text + encode_json(piece.text) + self._after_text
-        return self._chunk({"content": piece.text}, self._logprobs(piece.logprobs), None)
+        if not piece.logprobs and usage is None:
+            text = f'{index},"delta":{{"content":{encode_json(piece.text)}'
+            return self._before_index + text + self._after_text + self._end
+        logprobs = self._logprobs(piece.logprobs) if piece.logprobs else None
+        return self._chunk(_choice(index, {"content": piece.text}, logprobs), usage)
 
-    def closing(self, piece: Piece, usage: Usage) -> str:
-        """Return the last text, the finish reason and the counts."""
-        frames = self.delta(piece) if piece.text else ""
+    def ending(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
+        """Return a choice's last text, and its finish reason."""
+        frames = self.delta(index, piece, usage) if piece.text else ""
         logprobs = self._logprobs(piece.logprobs) if not piece.text and piece.logprobs else None
-        frames += self._chunk({}, logprobs, piece.finish_reason, seed=self._seed)
-        if self._include_usage:
-            frames += frame(
-                {**self._chunk_head, "choices": [], "usage": usage.as_body(), "seed": self._seed}
-            )
-        return frames + DONE
+        last = _choice(index, {}, logprobs, piece.finish_reason)
+        return frames + self._chunk(last, usage, seed=self._seed)
 
-    def whole(self, pieces: list[Piece], usage: Usage) -> dict[str, Any]:
+    def closing(self, usage: Usage) -> str:
+        """Return the counts where they were asked for, and the end."""
+        if not self._include_usage:
+            return DONE
+        last: dict[str, Any] = {
+            **self._chunk_head,
+            "choices": [],
+            "usage": usage.as_body(),
+            "seed": self._seed,
+        }
+        return frame(last) + DONE
+
+    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
-        entries = [entry for piece in pieces for entry in piece.logprobs]
         return {
             **self._head,
             "object": "chat.completion",
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {
-                        "role": "assistant",
-                        "content": "".join(piece.text for piece in pieces),
-                    },
-                    "logprobs": self._logprobs(entries) if entries else None,
-                    "finish_reason": pieces[-1].finish_reason,
-                }
-            ],
+            "choices": [self._whole_choice(*each) for each in enumerate(choices)],
             "usage": usage.as_body(),
             "seed": self._seed,
         }
 
-    def _chunk(
-        self,
-        delta: dict[str, Any],
-        logprobs: dict[str, Any] | None,
-        finish_reason: str | None,
-        **extra: object,
-    ) -> str:
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        return frame({**self._chunk_head, "choices": [choice], **self._usage_null, **extra})
+    def _whole_choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        entries = [entry for piece in pieces for entry in piece.logprobs]
+        return {
+            "index": index,
+            "message": {
+                "role": "assistant",
+                "content": "".join(piece.text for piece in pieces),
+            },
+            "logprobs": self._logprobs(entries) if entries else None,
+            "finish_reason": pieces[-1].finish_reason,
+        }
+
+    def _chunk(self, choice: dict[str, Any], usage: Usage | None = None, **extra: object) -> str:
+        counts = {"usage": usage.as_body()} if usage else self._usage_null
+        return frame({**self._chunk_head, "choices": [choice], **counts, **extra})
 
     def _logprobs(self, entries: Sequence[LogprobEntry]) -> dict[str, Any]:
         return {
@@ -125,6 +138,15 @@ class ChatDialect:
             "logprob": finite_logprob(logprob),
             "bytes": list(spelling),
         }
+
+
+def _choice(
+    index: int,
+    delta: dict[str, Any],
+    logprobs: dict[str, Any] | None = None,
+    finish_reason: str | None = None,
+) -> dict[str, Any]:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
 
 
 def finite_logprob(logprob: float) -> float:

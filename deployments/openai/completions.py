@@ -7,39 +7,59 @@ from deployments.openai import errors
 from deployments.openai.chat import finite_logprob
 from deployments.openai.errors import RefusedError
 from deployments.openai.generation import LogprobEntry, Piece, Usage
-from deployments.openai.schemas import whole_text
+from deployments.openai.schemas import MAX_CHOICES_IN_ALL, whole_text
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
 
 
-def single_prompt(prompt: str | list[Any]) -> str | tuple[int, ...]:
-    """Return the one prompt of a request: a text, or token ids.
+def prompts_of(prompt: str | list[Any], n: int) -> list[str | tuple[int, ...]]:
+    """Return the prompts of a request: each a text, or token ids.
 
-    The API also takes a list that holds one of either.
+    The API takes one of either, and a list of them.
+
+    Args:
+        prompt: As the body has it.
+        n: How many choices each is to have.
 
     Raises:
-        RefusedError: It is empty, of mixed types, or several prompts.
+        RefusedError: One is empty or of mixed types, or there are too many.
     """
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
-        if len(prompt) > 1:
-            raise RefusedError(
-                errors.unsupported_parameter("prompt", "one prompt a request; send them singly")
+    if not (isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list)):
+        return [_one_prompt(prompt)]
+    num_choices = len(prompt) * n
+    if num_choices > MAX_CHOICES_IN_ALL:
+        raise RefusedError(
+            errors.invalid_parameter(
+                "prompt",
+                f"{len(prompt)} prompts with n {n} are {num_choices} choices; a request can have "
+                f"{MAX_CHOICES_IN_ALL} at most",
             )
-        prompt = cast("str | list[Any]", prompt[0])
+        )
+    return [_one_prompt(each) for each in prompt]
+
+
+def _one_prompt(prompt: Any) -> str | tuple[int, ...]:
+    if isinstance(prompt, str) and prompt:
+        return _whole_prompt(prompt)
+    if not isinstance(prompt, str | list):
+        raise RefusedError(
+            errors.invalid_parameter(
+                "prompt", f"prompt must be texts or lists of ids, got {_kind_of(prompt)} inside"
+            )
+        )
     if not prompt:
         raise RefusedError(
             errors.invalid_parameter("prompt", "prompt is empty; send at least one token")
         )
-    if isinstance(prompt, str):
-        return _whole_prompt(prompt)
-    for item in prompt:
+    token_ids = cast("list[Any]", prompt)
+    for item in token_ids:
         if type(item) is not int:
             raise RefusedError(
                 errors.invalid_parameter(
                     "prompt", f"prompt must be a text or token ids, got {_kind_of(item)} inside"
                 )
             )
-    return tuple(prompt)
+    return tuple(token_ids)
 
 
 def _kind_of(item: object) -> str:
@@ -62,7 +82,7 @@ class CompletionDialect:
         seed: int,
         tokenizer: TextTokenizer,
         *,
-        echo: str,
+        echoes: Sequence[str],
         include_usage: bool,
     ) -> None:
         """Prepare the constant parts of every frame.
@@ -71,57 +91,71 @@ class CompletionDialect:
             head: ``id``, ``created`` and ``model``, the same in all frames.
             seed: The request's seed, reported so that any answer can be repeated.
             tokenizer: Spells the tokens of log-probabilities.
-            echo: The prompt's text where it was asked for, else nothing.
+            echoes: Each choice's prompt as text, empty where it was not asked for.
             include_usage: Whether the last frame carries the counts.
         """
         self._head = {**head, "object": "text_completion"}
         self._seed = seed
         self._tokenizer = tokenizer
-        self._echo = echo
+        self._echoes = echoes
         self._include_usage = include_usage
         self._usage_null: dict[str, Any] = {"usage": None} if include_usage else {}
-        start = encode_json(self._head)[:-1]
-        end = ',"usage":null}\n\n' if include_usage else "}\n\n"
-        self._before_text = f'data: {start},"choices":[{{"index":0,"text":'
-        self._after_text = f',"logprobs":null,"finish_reason":null}}]{end}'
+        self._before_index = f'data: {encode_json(self._head)[:-1]},"choices":[{{"index":'
+        self._after_text = ',"logprobs":null,"finish_reason":null}]'
+        self._end = ',"usage":null}\n\n' if include_usage else "}\n\n"
 
     def opening(self) -> str:
-        """Return the prompt's text where it was asked for."""
-        return self.delta(Piece(self._echo)) if self._echo else ""
+        """Return the prompts' texts where they were asked for."""
+        echoes = (self.delta(index, Piece(echo)) for index, echo in enumerate(self._echoes) if echo)
+        return "".join(echoes)
 
-    def delta(self, piece: Piece) -> str:
+    def delta(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
         """Return the frame of a piece with text."""
-        if not piece.logprobs:
-            return self._before_text + encode_json(piece.text) + self._after_text
-        return frame({**self._head, "choices": [self._choice(piece)], **self._usage_null})
+        if not piece.logprobs and usage is None:
+            text = f'{index},"text":{encode_json(piece.text)}'
+            return self._before_index + text + self._after_text + self._end
+        return self._chunk(index, piece, usage)
 
-    def closing(self, piece: Piece, usage: Usage) -> str:
-        """Return the last text with the finish reason, and the counts."""
-        last = {**self._head, "choices": [self._choice(piece)], **self._usage_null}
-        frames = frame({**last, "seed": self._seed})
-        if self._include_usage:
-            frames += frame(
-                {**self._head, "choices": [], "usage": usage.as_body(), "seed": self._seed}
-            )
-        return frames + DONE
+    def ending(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
+        """Return a choice's last text with the finish reason."""
+        return self._chunk(index, piece, usage, seed=self._seed)
 
-    def whole(self, pieces: list[Piece], usage: Usage) -> dict[str, Any]:
+    def closing(self, usage: Usage) -> str:
+        """Return the counts where they were asked for, and the end."""
+        if not self._include_usage:
+            return DONE
+        last: dict[str, Any] = {
+            **self._head,
+            "choices": [],
+            "usage": usage.as_body(),
+            "seed": self._seed,
+        }
+        return frame(last) + DONE
+
+    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
-        all_of_it = Piece(
-            self._echo + "".join(piece.text for piece in pieces),
-            tuple(entry for piece in pieces for entry in piece.logprobs),
-            pieces[-1].finish_reason,
-        )
         return {
             **self._head,
-            "choices": [self._choice(all_of_it)],
+            "choices": [self._whole_choice(*each) for each in enumerate(choices)],
             "usage": usage.as_body(),
             "seed": self._seed,
         }
 
-    def _choice(self, piece: Piece) -> dict[str, Any]:
+    def _whole_choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
+        all_of_it = Piece(
+            self._echoes[index] + "".join(piece.text for piece in pieces),
+            tuple(entry for piece in pieces for entry in piece.logprobs),
+            pieces[-1].finish_reason,
+        )
+        return self._choice(index, all_of_it)
+
+    def _chunk(self, index: int, piece: Piece, usage: Usage | None = None, **extra: object) -> str:
+        counts = {"usage": usage.as_body()} if usage else self._usage_null
+        return frame({**self._head, "choices": [self._choice(index, piece)], **counts, **extra})
+
+    def _choice(self, index: int, piece: Piece) -> dict[str, Any]:
         return {
-            "index": 0,
+            "index": index,
             "text": piece.text,
             "logprobs": self._logprobs(piece.logprobs) if piece.logprobs else None,
             "finish_reason": piece.finish_reason,

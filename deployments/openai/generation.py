@@ -142,9 +142,9 @@ def new_request_id() -> str:
     return uuid.uuid4().hex
 
 
-def new_seed() -> int:
-    """Return a seed for a request that brought none; small enough for any JSON reader."""
-    return secrets.randbits(53)
+def seed_of(body: GenerationBody) -> int:
+    """Return a request's seed: its own, or a new one, small enough for any JSON reader."""
+    return secrets.randbits(53) if body.seed is None else body.seed
 
 
 def generate_request(
@@ -153,6 +153,7 @@ def generate_request(
     num_logprobs: int | None,
     card: ModelCard,
     prompt_param: str,
+    seed: int,
 ) -> GenerateRequest:
     """Return the engine's request.
 
@@ -162,6 +163,7 @@ def generate_request(
         num_logprobs: As `SamplingParams` has it.
         card: The model's limits.
         prompt_param: What the client calls the prompt (``prompt`` or ``messages``).
+        seed: The client's, or one drawn for it.
 
     Raises:
         RefusedError: A field is out of range, or the request does not fit the context.
@@ -172,7 +174,7 @@ def generate_request(
             prompt_token_ids=prompt_token_ids,
             max_tokens=_max_tokens(body, len(prompt_token_ids), card.max_model_len, prompt_param),
             sampling=_sampling_params(body, num_logprobs, card.vocab_size),
-            seed=new_seed() if body.seed is None else body.seed,
+            seed=seed,
             max_draft_length=body.speculation and body.speculation.max_draft_length,
         )
     except RequestError as error:

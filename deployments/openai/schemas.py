@@ -10,6 +10,9 @@ from dflash.request import MAX_STOP_TOKEN_IDS, MAX_TOP_LOGPROBS
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_MESSAGES = 4096
+MAX_CHOICES = 8
+# Of all prompts of a request together.
+MAX_CHOICES_IN_ALL = 32
 
 # Fields of the API (OpenAI's or other engines') that change the answer and are not served.
 # Ignoring one would be a wrong answer in silence, so each is refused by name.
@@ -104,6 +107,7 @@ StopString = Annotated[Text, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)
 StopStringsField = Annotated[
     list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)
 ]
+NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 Bias = Annotated[
     dict[int, Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]],
     BeforeValidator(_as_bias),
@@ -154,7 +158,7 @@ class GenerationBody(BaseModel):
     stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
-    n: int | None = None
+    n: NumChoices | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
@@ -186,4 +190,4 @@ class CompletionBody(GenerationBody):
     prompt: Text | list[Any]
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     echo: bool | None = None
-    best_of: int | None = None
+    best_of: NumChoices | None = None

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
 
 from deployments.openai import errors
+from deployments.openai.choices import Choice, ChoicePieces, total_usage
 from deployments.openai.errors import ApiError, RefusedError
-from deployments.openai.generation import Answer, Piece, Usage, new_request_id
+from deployments.openai.generation import Piece, Usage, new_request_id
 from deployments.request_journal import RequestJournal
-from deployments.wire import Step
 
 PING_INTERVAL_S = 10.0
 
@@ -36,93 +36,118 @@ class Dialect(Protocol):
         """Return the frames before the first token."""
         ...
 
-    def delta(self, piece: Piece) -> str:
-        """Return the frame of a piece that has text and is not the last."""
+    def delta(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
+        """Return the frame of a choice's piece that has text and is not its last.
+
+        Args:
+            index: Of the choice.
+            piece: What it gained.
+            usage: The counts so far, where each frame is to carry them.
+        """
         ...
 
-    def closing(self, piece: Piece, usage: Usage) -> str:
-        """Return the frames of the last piece, up to ``[DONE]``."""
+    def ending(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
+        """Return the frames of a choice's last piece."""
         ...
 
-    def whole(self, pieces: list[Piece], usage: Usage) -> dict[str, Any]:
-        """Return the body of an answer that is not streamed."""
+    def closing(self, usage: Usage) -> str:
+        """Return what follows when all choices have ended, up to ``[DONE]``."""
+        ...
+
+    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
+        """Return the body of an answer that is not streamed, from each choice's pieces."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Everything needed to answer one request that the engine has been given.
+    """Everything needed to answer one request.
 
     Attributes:
-        steps: The engine's messages, not yet begun.
-        answer: The choice they grow.
+        choices: Its choices, in the order of their indices.
+        n: How many of them answer one prompt.
+        pieces: What they gain, not yet begun.
         dialect: How it is written.
         headers: Of the response, besides the usual ones.
-        journal: Told of each message and of the end.
+        journal: Told of an error that ends a stream.
+        counts_in_each: Whether each frame of a stream carries the counts so far.
     """
 
-    steps: AsyncGenerator[Step, None]
-    answer: Answer
+    choices: tuple[Choice, ...]
+    n: int
+    pieces: ChoicePieces
     dialect: Dialect
     headers: Mapping[str, str]
     journal: RequestJournal
+    counts_in_each: bool = False
 
-    def push(self, step: Step) -> Piece:
-        """Return what a step adds to the answer, and take it down."""
-        self.journal.note(step)
-        piece = self.answer.push(step)
-        if piece.finish_reason is not None:
-            self.journal.finish(piece.finish_reason, self.answer.usage.completion_tokens)
-        return piece
+    @property
+    def usage(self) -> Usage:
+        """The counts so far."""
+        return total_usage(self.choices, self.n)
 
 
 async def respond(reply: Reply, *, stream: bool) -> Response:
-    """Wait until the engine takes the request, then answer it.
+    """Wait until the engine takes every choice, then answer.
 
-    The engine's first message says that the request was taken, before any token: a refusal
+    The first message of a choice says that the engine took it, before any token: a refusal
     still becomes a status, and a stream can be opened (and pinged) during a long prefill.
 
     Raises:
         RefusedError: The engine refused, or failed before an answer that is not streamed.
     """
-    first = await anext(reply.steps, None)
-    if first is None or first.error is not None:
-        await reply.steps.aclose()
-        raise RefusedError(_failure_of(first))
-    reply.journal.note(first)
+    early = await _until_taken(reply)
+    pieces = _joined(early, reply.pieces)
     if stream:
-        return EventStreamResponse(_frames(reply), headers={**_HEADERS, **reply.headers})
-    return JSONResponse(await _collect(reply), headers=dict(reply.headers))
+        return EventStreamResponse(_frames(reply, pieces), headers={**_HEADERS, **reply.headers})
+    return JSONResponse(await _collect(reply, pieces), headers=dict(reply.headers))
 
 
-async def _collect(reply: Reply) -> dict[str, Any]:
-    pieces: list[Piece] = []
-    async with aclosing(reply.steps) as steps:
-        async for step in steps:
-            if step.error is not None:
-                raise RefusedError(step.error)
-            pieces.append(reply.push(step))
-            if pieces[-1].finish_reason is not None:
-                return reply.dialect.whole(pieces, reply.answer.usage)
-    raise RefusedError(_failure_of(None))
+async def _until_taken(reply: Reply) -> list[tuple[int, Piece]]:
+    """Read on until every choice is taken; return what some gained before the last was."""
+    waiting = set(range(len(reply.choices)))
+    early: list[tuple[int, Piece]] = []
+    while waiting:
+        index, piece = await anext(reply.pieces)
+        if index in waiting:
+            waiting.remove(index)
+        else:
+            early.append((index, piece))
+    return early
 
 
-async def _frames(reply: Reply) -> AsyncIterator[str]:
+async def _joined(early: list[tuple[int, Piece]], pieces: ChoicePieces) -> ChoicePieces:
+    async with aclosing(pieces):
+        for each in early:
+            yield each
+        async for each in pieces:
+            yield each
+
+
+async def _collect(reply: Reply, pieces: ChoicePieces) -> dict[str, Any]:
+    grown: list[list[Piece]] = [[] for _ in reply.choices]
+    async with aclosing(pieces):
+        async for index, piece in pieces:
+            grown[index].append(piece)
+    return reply.dialect.whole(grown, reply.usage)
+
+
+async def _frames(reply: Reply, pieces: ChoicePieces) -> AsyncIterator[str]:
+    dialect, num_open = reply.dialect, len(reply.choices)
     try:
-        async with aclosing(reply.steps) as steps:
-            if opening := reply.dialect.opening():
+        async with aclosing(pieces):
+            if opening := dialect.opening():
                 yield opening
-            async for step in steps:
-                if step.error is not None:
-                    yield _failed(reply, step.error)
-                    return
-                piece = reply.push(step)
+            async for index, piece in pieces:
+                counts = reply.usage if reply.counts_in_each else None
                 if piece.finish_reason is not None:
-                    yield reply.dialect.closing(piece, reply.answer.usage)
-                    return
-                if piece.text:
-                    yield reply.dialect.delta(piece)
-        yield _failed(reply, _failure_of(None))
+                    num_open -= 1
+                    closing = "" if num_open else dialect.closing(reply.usage)
+                    yield dialect.ending(index, piece, counts) + closing
+                elif piece.text:
+                    yield dialect.delta(index, piece, counts)
+    except RefusedError as error:
+        yield _failed(reply, error.error)
     except Exception:
         fault_id = new_request_id()
         logger.exception("stream failed, reported to its client as %s", fault_id)
@@ -133,12 +158,6 @@ def _failed(reply: Reply, error: ApiError) -> str:
     """Return what ends a stream that went wrong after its first byte."""
     reply.journal.fail(error)
     return frame(error.as_body()) + DONE
-
-
-def _failure_of(step: Step | None) -> ApiError:
-    if step is not None and step.error is not None:
-        return step.error
-    return errors.engine_failure("the engine ended the request without a finish reason; retry it")
 
 
 def frame(payload: Mapping[str, Any]) -> str:

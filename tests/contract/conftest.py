@@ -6,6 +6,8 @@ import httpx
 import openai
 import pytest
 
+from deployments.streams import StepInbox
+from deployments.wire import Step
 from tests.rigs.http_server import FakeServer, serving
 
 
@@ -36,3 +38,21 @@ def openai_client(server: FakeServer) -> Iterator[openai.OpenAI]:
 def http(server: FakeServer) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.base_url, timeout=20) as client:
         yield client
+
+
+@pytest.fixture
+def one_step_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a busy machine's reader from getting several steps in one message."""
+
+    take_all = StepInbox.take
+
+    async def take_one(inbox: StepInbox) -> Step:
+        await inbox._has_some.wait()
+        inbox._outputs, later = inbox._outputs[:1], inbox._outputs[1:]
+        step = await take_all(inbox)
+        if later:
+            inbox._outputs = later
+            inbox._has_some.set()
+        return step
+
+    monkeypatch.setattr(StepInbox, "take", take_one)

@@ -64,7 +64,7 @@ WRONG_VALUES = [
             {"1": 1e400},
         ],
     ),
-    ("n", [0, 2, 10**6, "1", True, 1.0]),
+    ("n", [0, -1, 9, 10**6, "1", True, 1.0]),
     ("stream", ["yes", 1]),
     ("stream_options", [{"include_usage": True}, "x"]),
     ("ignore_eos", ["true", 1]),
@@ -120,7 +120,8 @@ def test_a_wrong_message_is_refused_before_any_byte_of_a_stream(
 
 @pytest.mark.parametrize(
     "prompt",
-    ["", [], [[]], [""], None, 5, {}, ["a", "b"], [[1], [2]], [1, "a"], [1.5], [True], [[True]],
+    ["", [], [[]], [""], None, 5, {}, ["a", ""], ["a", 1], [[1], []], [[1], 2],
+     ["a"] * 33, [1, "a"], [1.5], [True], [[True]],
      [-1], [[-1]], [VOCAB], [[VOCAB]], [10**30], "\ud800", ["\udfff"], [[["a"]]],
      [1, None], [None], [[None]], [[1, None]]],
     ids=str,
@@ -205,7 +206,6 @@ def test_two_different_budgets_are_refused(http: httpx.Client):
         ("max_new_tokens", 5),
         ("stop_regex", "a+"),
         ("modalities", ["audio"]),
-        ("n", 2),
         ("response_format", {"type": "json_schema"}),
     ],
 )
@@ -316,6 +316,8 @@ def test_foreign_message_fields_are_served(http: httpx.Client):
         ("/v1/completions", {"logprobs": 1, "echo": True}, "echo"),
         ("/v1/completions", {"suffix": "x"}, "suffix"),
         ("/v1/completions", {"best_of": 2}, "best_of"),
+        ("/v1/completions", {"best_of": 2, "n": 3}, "best_of"),
+        ("/v1/completions", {"best_of": 9, "n": 8}, "best_of"),
     ],
 )
 def test_fields_of_one_endpoint_are_checked_too(

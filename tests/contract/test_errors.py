@@ -41,7 +41,7 @@ def post(**fields) -> Callable[[httpx.Client], httpx.Response]:
 PROVOKED: dict[ErrorCode, tuple[Callable, Callable]] = {
     ErrorCode.INVALID_JSON: (nothing, lambda http: http.post(PATH, json=[])),
     ErrorCode.INVALID_PARAMETER: (nothing, post(temperature=-1)),
-    ErrorCode.UNSUPPORTED_PARAMETER: (nothing, post(n=2)),
+    ErrorCode.UNSUPPORTED_PARAMETER: (nothing, post(regex="a+")),
     ErrorCode.CONTEXT_LENGTH_EXCEEDED: (nothing, post(max_tokens=512)),
     ErrorCode.MODEL_NOT_FOUND: (nothing, lambda http: http.get("/v1/models/other/one")),
     ErrorCode.ROUTE_NOT_FOUND: (nothing, lambda http: http.get("/v1/nope")),

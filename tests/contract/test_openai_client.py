@@ -78,10 +78,10 @@ def test_stream_has_one_id_one_created_and_the_role_in_its_first_delta_only(
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == TEXT
 
 
+@pytest.mark.usefixtures("one_step_a_message")
 def test_no_delta_between_the_role_and_the_end_is_empty(
     server: FakeServer, openai_client: openai.OpenAI
 ):
-    server.loop.step_s = 0.002
     server.loop.say(TEXT)
 
     chunks = chunks_of(openai_client, stop=["jumpsX"])

@@ -48,8 +48,8 @@ class FakeLoop:
     """Says each request's script, some tokens a step.
 
     Attributes:
-        script: What each request says; by default a function of seed and absolute position, so
-            that a request continued elsewhere says the same.
+        script: What each request says; by default a function of seed, choice and absolute
+            position, so that a request continued elsewhere says the same.
         tokens_per_step: How many tokens one message carries.
         may_step: Cleared, the engine stalls.
         step_s: Pause between two steps.
@@ -137,7 +137,7 @@ class FakeLoop:
         letters = [self.tokenizer.token_to_id(letter) for letter in LETTERS]
         start = len(request.prompt_token_ids)
         return tuple(
-            letters[(position * 7 + request.seed) % len(letters)]
+            letters[(position * 7 + request.seed + request.choice * 3) % len(letters)]
             for position in range(start, start + request.max_tokens)
         )
 

@@ -27,16 +27,11 @@ class LocalClient:
 
     def __init__(self, replica: EngineReplica) -> None:
         self.replica = replica
-        self.num_live = 0
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        self.num_live += 1
-        try:
-            async with aclosing(self.replica.generate(request)) as steps:
-                async for step in steps:
-                    yield step
-        finally:
-            self.num_live -= 1
+        async with aclosing(self.replica.generate(request)) as steps:
+            async for step in steps:
+                yield step
 
     def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
         return self.replica.describe()

@@ -25,7 +25,7 @@ class Clock:
 
 def journal(num_choices: int = 1) -> RequestJournal:
     new = RequestJournal(Clock(), lambda: 1000.0)
-    new.begin(REQUEST, "fake", num_choices, stream=True)
+    new.begin([REQUEST] * num_choices, num_choices, "fake", stream=True)
     return new
 
 
