@@ -13,7 +13,7 @@ from dflash.stats import StepStats
 
 SHORT_CONTEXT, LONG_CONTEXT = 128, 1024
 """Tokens of a request that decodes, in the two contexts a table knows where there is room."""
-_NUM_ROUNDS = 5
+_NUM_ROUNDS = 8
 # Steps of few rows are short, and there a wrong table costs most: they are measured twice.
 _FEW_ROWS = 8
 # Long prompts take long to compute; what attention adds is linear in rows and tokens.

@@ -13,6 +13,7 @@ from policy.terms import Terms
 
 # A drafter over its concurrency limit may run again below this share of it.
 _UNBAR_SHARE = 0.8
+_NOTHING_KNOWN, _HEALTHY = Survival(), Breaker()
 # Longest time between two looks in which steps ran all along, seconds.
 _LONGEST_BUSY_S = 2.0
 
@@ -104,14 +105,14 @@ class _Lesson:
     def _grade(self, step: StepSample) -> None:
         """Enter grades: a trial's with the trial, others with what is known of the drafter."""
         drafter, probe = step.arm.drafter, self.probe
-        survival = self.survivals.get(drafter, Survival())
+        survival = self.survivals.get(drafter, _NOTHING_KNOWN)
         if self.num_settled >= NUM_SETTLING_STEPS and step.graded:
             if probe is not None and probe.arm.drafter == drafter:
                 self.probe = replace(probe, found=probe.found.plus(step.graded, step.accepted))
             else:
                 survival = survival.plus(step.graded, step.accepted)
                 self.survivals[drafter] = survival
-        breaker = self.breakers.get(drafter, Breaker())
+        breaker = self.breakers.get(drafter, _HEALTHY)
         self.breakers[drafter] = breaker.after_step(step.has_drafter_fault, survival)
 
     def _keep_pace(self, step: StepSample, timed: "_Timed | None") -> None:

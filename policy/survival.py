@@ -32,16 +32,15 @@ class Survival:
 
     def plus(self, graded: tuple[int, ...], accepted: tuple[int, ...]) -> "Survival":
         """Return it with newer grades added and the old ones aged by them."""
-        old = zip_longest(self.graded, self.accepted, fillvalue=0.0)
-        new = zip_longest(graded, accepted, fillvalue=0)
-        places = [
-            (before * keep + count, right * keep + kept)
-            for (before, right), (count, kept) in zip_longest(old, new, fillvalue=(0, 0))
-            for keep in (0.5 ** (count / _HALF_LIFE_GRADES),)
-        ]
-        return Survival(
-            tuple(float(count) for count, _ in places), tuple(float(kept) for _, kept in places)
-        )
+        counts, rights = list(self.graded), list(self.accepted)
+        missing = [0.0] * (len(graded) - len(counts))
+        counts += missing
+        rights += missing
+        for place, (count, right) in enumerate(zip(graded, accepted, strict=True)):
+            keep = 0.5 ** (count / _HALF_LIFE_GRADES)
+            counts[place] = counts[place] * keep + count
+            rights[place] = rights[place] * keep + right
+        return Survival(tuple(counts), tuple(rights))
 
     def judged_by(self, trial: "Survival") -> "Survival":
         """Return it after a probe: blended where they agree, replaced where they do not.

@@ -9,7 +9,7 @@ from policy.limits import Limits, MemoryLimits
 from policy.pins import Pin
 from policy.readings import MemoryReading
 from policy.reasons import Reason
-from policy.signals import DrafterCondition, PoolSignal, RequestSignal, Signals
+from policy.signals import DrafterCondition, PoolSignal, RequestSignal
 from tests.rigs.policy_world import LADDER, World, drafters_of, shares, step_s, terms
 
 GOOD = {"dflash2": 0.9, "mtp": 0.8}
@@ -54,32 +54,6 @@ def test_one_better_look_does_not_change_the_drafter():
     first, second = here.run(0.01, rows=1)[0], here.run(0.01, rows=1)[0]
     assert (first.plan.arm.is_plain, first.reason) == (True, Reason.CONFIRMING)
     assert not second.plan.arm.is_plain
-
-
-def test_what_comes_while_nothing_decodes_is_decided_for_at_once():
-    few, many = (
-        World(terms(), dict(WEAK), 0).decide(Signals(9.0, num_waiting=n, num_admissible=64))
-        for n in (1, 64)
-    )
-    assert (few.plan.arm, few.reason) == (Arm("dflash2", 7), Reason.FASTER)
-    assert few.plan.residency["dflash2"] is Residency.WARM
-    assert many.plan.arm.draft_length < few.plan.arm.draft_length
-
-
-def test_the_operators_threshold_holds_for_what_is_to_come():
-    bound = terms(Limits({"dflash2": 4, "mtp": 4}))
-    signals = Signals(9.0, num_waiting=9, num_admissible=9)
-    assert World(bound, dict(GOOD), 0).decide(signals).plan.arm.is_plain
-
-
-def test_idle_time_makes_nothing_due_for_a_trial():
-    here = world()
-    here.run(20.0, rows=4)
-    before = here.decision
-    here.run(600.0, rows=0)
-    after = here.run(0.2, rows=4)
-    assert {decision.plan.arm.drafter for decision in after} == {before.plan.arm.drafter}
-    assert Reason.PROBE not in {decision.reason for decision in after}
 
 
 def test_a_switch_that_costs_more_than_it_brings_is_not_made():
