@@ -77,7 +77,8 @@ class Survival:
             before = (right + _PRIOR_GRADES * before) / (count + _PRIOR_GRADES)
             chances.append(before)
             doubts.append((1.0 - before) / (max(before, 1e-9) * (count + _PRIOR_GRADES + 1.0)))
-        return Outlook(tuple(accumulate(chances, float.__mul__)), tuple(doubts))
+        survival = tuple(accumulate(chances, float.__mul__))
+        return Outlook(survival, tuple(doubts), is_tried=self.first_chance()[1] > 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,12 @@ class Outlook:
     Attributes:
         survival: Chance that the first tokens up to a place are all right; falls with the place.
         doubts: Relative variance of the chance at each place, given those before it.
+        is_tried: Whether any draft was ever graded; what is expected is made up otherwise.
     """
 
     survival: tuple[float, ...]
     doubts: tuple[float, ...]
+    is_tried: bool = False
 
     def tokens(self, draft_length: int) -> float:
         """Return the expected acceptance length: the tokens of a verify run, extra one included."""

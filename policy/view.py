@@ -11,8 +11,9 @@ from policy.state import State
 from policy.survival import Outlook
 from policy.terms import Terms
 
-# A wider arm is taken for as good where it is worth nearly as much and may be worth more: what it
-# verifies shows which it is, while a narrow arm of a drafter without free grades never would.
+# A wider arm of a drafter that was tried is taken for as good where it is worth nearly as much and
+# may be worth more: what it verifies shows which it is, while a narrow arm of a drafter without
+# free grades never would.
 _NEARLY = 0.97
 
 
@@ -96,6 +97,8 @@ class View:
         return max((best, *may_be), key=lambda worth: worth.arm.draft_length)
 
     def _may_be_better(self, worth: Worth, best: Worth) -> bool:
+        if not self.outlooks[best.arm.drafter].is_tried:
+            return False
         doubt = worth.value - self._lower_beyond(worth, best.arm)
         return _NEARLY * best.value <= worth.value and best.value <= worth.value + doubt
 

@@ -58,6 +58,7 @@ def entered(worths: tuple[float, float, float], num_grades: int) -> Arm:
 
 
 def test_of_widths_that_may_be_the_best_the_widest_shows_which_is():
-    assert entered((1.50, 1.49, 1.48), num_grades=0) == Arm("mtp", 3)
-    assert entered((1.50, 1.49, 1.30), num_grades=0) == Arm("mtp", 2)
-    assert entered((1.50, 1.47, 1.46), num_grades=10**6) == Arm("mtp", 1)
+    assert entered((1.50, 1.49, 1.48), num_grades=4) == Arm("mtp", 3)
+    assert entered((1.50, 1.49, 1.30), num_grades=4) == Arm("mtp", 2)
+    for nothing_or_all in (0, 10**6):
+        assert entered((1.50, 1.47, 1.46), num_grades=nothing_or_all) == Arm("mtp", 1)
