@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from deployments.client import EngineClient
 from deployments.openai import errors
 from deployments.openai.body import parse_body, read_body
-from deployments.openai.chat import ChatDialect, num_logprobs_of, template_messages
+from deployments.openai.chat import ChatDialect, num_logprobs_of
 from deployments.openai.choices import Choice, each_choice, interleave
 from deployments.openai.completions import CompletionDialect, prompts_of
 from deployments.openai.errors import RefusedError
@@ -22,9 +22,10 @@ from deployments.openai.generation import (
     refuse_foreign_ids,
     seed_of,
 )
+from deployments.openai.messages import Message, template_messages
 from deployments.openai.schemas import ChatBody, CompletionBody, GenerationBody
 from deployments.openai.stream import Dialect, Reply, respond
-from deployments.openai.tokenizer import ChatTemplateError
+from deployments.openai.tokenizer import ChatTemplateError, UnreadVariableError
 from deployments.places import Places
 from deployments.request_journal import RequestJournal
 from deployments.watch import EngineWatch, LoadedModel
@@ -61,15 +62,10 @@ class Gateway:
         """Answer `POST /v1/chat/completions`."""
         raw = await read_body(http_request)
         body, ignored = parse_body(raw, ChatBody)
-        model = self._require_model_named(body.model)
-        try:
-            text = model.tokenizer.render_chat(template_messages(body.messages))
-        except ChatTemplateError as error:
-            raise RefusedError(
-                errors.invalid_parameter("messages", f"messages: {error}")
-            ) from error
+        model = self.require_model_named(body.model)
+        text = self.render(model, body.messages, body.chat_template_kwargs)
         # The template writes the start tokens itself.
-        prompt = await self._encode(model, text, add_special_tokens=False)
+        prompt = await self.encode(model, text, add_special_tokens=bool(body.add_special_tokens))
         num_logprobs, seed = num_logprobs_of(body), seed_of(body)
         request = generate_request(body, prompt, num_logprobs, model.card, "messages", seed)
         requests = each_choice([request], body.n or 1)
@@ -80,23 +76,23 @@ class Gateway:
             num_choices=len(requests),
             include_usage=_wants_usage(body),
         )
-        headers = _ignored_header(ignored)
+        headers = ignored_header(ignored)
         return await self._respond(http_request, body, requests, dialect, headers)
 
     async def completions(self, http_request: Request) -> Response:
         """Answer `POST /v1/completions`."""
         raw = await read_body(http_request)
         body, ignored = parse_body(raw, CompletionBody)
-        model = self._require_model_named(body.model)
+        model = self.require_model_named(body.model)
         n, seed = body.n or 1, seed_of(body)
         prompts: list[GenerateRequest] = []
         echoes: list[str] = []
         for given in prompts_of(body.prompt, n):
-            text, token_ids = await self._read_prompt(model, given, wants_text=bool(body.echo))
+            token_ids = await self._prompt_ids(model, given, body)
             prompts.append(
                 generate_request(body, token_ids, body.logprobs, model.card, "prompt", seed)
             )
-            echoes += [text] * n
+            echoes += [_echo_of(given, model) if body.echo else ""] * n
         dialect = CompletionDialect(
             self._head("cmpl", prompts[0]),
             seed,
@@ -104,20 +100,37 @@ class Gateway:
             echoes=echoes,
             include_usage=_wants_usage(body),
         )
-        requests, headers = each_choice(prompts, n), _ignored_header(ignored)
+        requests, headers = each_choice(prompts, n), ignored_header(ignored)
         return await self._respond(http_request, body, requests, dialect, headers)
 
-    async def _read_prompt(
-        self, model: LoadedModel, prompt: str | tuple[int, ...], *, wants_text: bool
-    ) -> tuple[str, tuple[int, ...]]:
-        """Return a prompt's text where it is wanted, and its ids."""
-        if isinstance(prompt, str):
-            token_ids = await self._encode(model, prompt, add_special_tokens=True)
-            return (prompt if wants_text else ""), token_ids
-        refuse_foreign_ids("prompt", prompt, model.card.vocab_size)
-        return (model.tokenizer.decode(prompt) if wants_text else ""), prompt
+    def render(
+        self,
+        model: LoadedModel,
+        messages: Sequence[Message],
+        variables: Mapping[str, Any] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """Return a chat's text.
 
-    async def _encode(
+        Raises:
+            RefusedError: The model's template does not take these messages or variables.
+        """
+        known = template_messages(messages, model.tokenizer)
+        try:
+            return model.tokenizer.render_chat(
+                known, variables or {}, add_generation_prompt=add_generation_prompt
+            )
+        except UnreadVariableError as error:
+            raise RefusedError(
+                errors.unsupported_parameter("chat_template_kwargs", str(error))
+            ) from error
+        except ChatTemplateError as error:
+            raise RefusedError(
+                errors.invalid_parameter("messages", f"messages: {error}")
+            ) from error
+
+    async def encode(
         self, model: LoadedModel, text: str, *, add_special_tokens: bool
     ) -> tuple[int, ...]:
         """Return a text's ids; a long text is encoded in a thread, for streams go on meanwhile."""
@@ -126,8 +139,23 @@ class Gateway:
         encode = partial(model.tokenizer.encode_long, text, add_special_tokens=add_special_tokens)
         return await asyncio.get_running_loop().run_in_executor(self._long_texts, encode)
 
-    def _require_model_named(self, name: str) -> LoadedModel:
-        if name != self.model_name:
+    async def _prompt_ids(
+        self, model: LoadedModel, prompt: str | tuple[int, ...], body: CompletionBody
+    ) -> tuple[int, ...]:
+        if isinstance(prompt, str):
+            return await self.encode(
+                model, prompt, add_special_tokens=body.add_special_tokens is not False
+            )
+        refuse_foreign_ids("prompt", prompt, model.card.vocab_size)
+        return prompt
+
+    def require_model_named(self, name: str | None) -> LoadedModel:
+        """Return the loaded model; where no name is needed, None is any.
+
+        Raises:
+            RefusedError: It has another name, or no replica has loaded it yet.
+        """
+        if name is not None and name != self.model_name:
             raise RefusedError(errors.model_not_found(name, self.model_name))
         return self.require_model()
 
@@ -161,7 +189,12 @@ class Gateway:
         return Answer(tokenizer, stops, request.sampling.min_tokens, num_prompt)
 
 
-def _ignored_header(ignored: tuple[str, ...]) -> dict[str, str]:
+def _echo_of(prompt: str | tuple[int, ...], model: LoadedModel) -> str:
+    return prompt if isinstance(prompt, str) else model.tokenizer.decode(prompt)
+
+
+def ignored_header(ignored: tuple[str, ...]) -> dict[str, str]:
+    """Return the header that names the fields which did nothing, where there were any."""
     return {"x-ignored-fields": ", ".join(ignored)} if ignored else {}
 
 

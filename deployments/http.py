@@ -18,6 +18,7 @@ from deployments.openai.generation import new_request_id
 from deployments.openai.models import model_body, model_list_body
 from deployments.request_journal import RequestJournal
 from deployments.telemetry.front import TelemetryFront
+from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
 from deployments.watch import EngineWatch
 
@@ -41,6 +42,7 @@ def create_app(
     app = FastAPI(title="dflash-serve", openapi_url=None, lifespan=lifespan)
     app.add_api_route("/v1/chat/completions", gateway.chat, methods=["POST"])
     app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
+    add_tokenize_routes(app, gateway)
     _add_model_routes(app, gateway)
     _add_probes(app, gateway.watch)
     app.add_middleware(TelemetryFront, on_record=())

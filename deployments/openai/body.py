@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from deployments.openai import errors
@@ -21,7 +21,7 @@ from deployments.openai.schemas import (
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 
-BodyT = TypeVar("BodyT", bound=GenerationBody)
+BodyT = TypeVar("BodyT", bound=BaseModel)
 
 # Where a slip of the pen ends and another engine's field begins: "max_token" is ours
 # misspelt, "top_a" is not.
@@ -31,7 +31,18 @@ _MAX_FOREIGN_FIELDS = 64
 _MAX_IGNORED_NAMES = 16
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _INNER_FIELDS = frozenset(
-    {"role", "content", "tool_calls", "include_usage", "mode", "max_draft_len"}
+    {
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "tool_call_id",
+        "function",
+        "arguments",
+        "include_usage",
+        "mode",
+        "max_draft_len",
+    }
 )
 
 
@@ -73,7 +84,8 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
         body = body_type.model_validate(fields)
     except ValidationError as error:
         raise RefusedError(_first_problem(error)) from error
-    _refuse_unserved_values(body)
+    if isinstance(body, GenerationBody):
+        _refuse_unserved_values(body)
     return body, _printable(foreign)
 
 
@@ -154,13 +166,6 @@ def _refuse_unserved_values(body: GenerationBody) -> None:
 
 
 def _refuse_unserved_chat_values(body: ChatBody) -> None:
-    for index, message in enumerate(body.messages):
-        if message.tool_calls:
-            raise RefusedError(
-                errors.unsupported_parameter(
-                    f"messages[{index}].tool_calls", "this server calls no tools"
-                )
-            )
     if body.top_logprobs is not None and not body.logprobs:
         raise RefusedError(
             errors.invalid_parameter("top_logprobs", "top_logprobs needs logprobs to be true")

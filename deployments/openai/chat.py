@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployments.openai.generation import LogprobEntry, Piece, Usage
-from deployments.openai.schemas import ChatBody, Message
+from deployments.openai.schemas import ChatBody
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
 
@@ -16,17 +16,6 @@ _LEAST_LOGPROB = -9999.0
 def num_logprobs_of(body: ChatBody) -> int | None:
     """Return how many alternatives the engine must report with each token."""
     return (body.top_logprobs or 0) if body.logprobs else None
-
-
-def template_messages(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return the messages as chat templates know them: `developer` is OpenAI's newer `system`."""
-    return [
-        {
-            "role": "system" if message.role == "developer" else message.role,
-            "content": message.content,
-        }
-        for message in messages
-    ]
 
 
 class ChatDialect:

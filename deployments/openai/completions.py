@@ -6,8 +6,9 @@ from typing import Any, cast
 from deployments.openai import errors
 from deployments.openai.chat import finite_logprob
 from deployments.openai.errors import RefusedError
+from deployments.openai.fields import whole_text
 from deployments.openai.generation import LogprobEntry, Piece, Usage
-from deployments.openai.schemas import MAX_CHOICES_IN_ALL, whole_text
+from deployments.openai.schemas import MAX_CHOICES_IN_ALL
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
 

@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from deployments.openai.fields import Text
+from deployments.openai.messages import Message
 from dflash.request import MAX_STOP_TOKEN_IDS, MAX_TOP_LOGPROBS
 
 MAX_STOPS = 16
 MAX_STOP_CHARACTERS = 256
 MAX_MESSAGES = 4096
+MAX_TEMPLATE_VARIABLES = 16
 MAX_CHOICES = 8
 # Of all prompts of a request together.
 MAX_CHOICES_IN_ALL = 32
@@ -60,32 +63,8 @@ def asks_for_nothing(name: str, value: object) -> bool:
     return any(value == nothing and type(value) is type(nothing) for nothing in _ASKS_FOR_NOTHING)
 
 
-def whole_text(text: str) -> str:
-    """Return the text if UTF-8 can carry it: JSON escapes can spell half a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"character {error.start} is half a pair (a lone surrogate)") from error
-    return text
-
-
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
-
-
-def _as_text(value: object) -> object:
-    """Join text parts by line breaks; leave anything else for the type check to refuse."""
-    if value is None:
-        return ""
-    if not isinstance(value, list):
-        return value
-    parts = cast("list[Any]", value)
-    for index, part in enumerate(parts):
-        if not (isinstance(part, dict) and part.get("type") == "text"):  # pyright: ignore[reportUnknownMemberType]
-            raise ValueError(f"part {index} must be {{'type': 'text', 'text': ...}}")
-        if not isinstance(part.get("text"), str):  # pyright: ignore[reportUnknownMemberType]
-            raise ValueError(f"part {index} has no text")
-    return "\n".join(part["text"] for part in parts)
 
 
 def _as_bias(value: object) -> object:
@@ -102,7 +81,6 @@ def _as_bias(value: object) -> object:
 
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Text = Annotated[str, AfterValidator(whole_text)]
 StopString = Annotated[Text, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 StopStringsField = Annotated[
     list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)
@@ -112,6 +90,8 @@ Bias = Annotated[
     dict[int, Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]],
     BeforeValidator(_as_bias),
 ]
+MessagesField = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+TemplateVariables = Annotated[dict[str, Any], Field(max_length=MAX_TEMPLATE_VARIABLES)]
 
 
 class StreamOptions(BaseModel):
@@ -166,20 +146,12 @@ class GenerationBody(BaseModel):
     speculation: SpeculationField | None = None
 
 
-class Message(BaseModel):
-    """One message of a chat; its content is text once read."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[Text, BeforeValidator(_as_text)] = ""
-    tool_calls: list[Any] | None = None
-
-
 class ChatBody(GenerationBody):
     """`POST /v1/chat/completions`."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
+    messages: MessagesField
+    add_special_tokens: bool | None = None
+    chat_template_kwargs: TemplateVariables | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
 
@@ -188,6 +160,7 @@ class CompletionBody(GenerationBody):
     """`POST /v1/completions`."""
 
     prompt: Text | list[Any]
+    add_special_tokens: bool | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     echo: bool | None = None
     best_of: NumChoices | None = None

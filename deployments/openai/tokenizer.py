@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
-from jinja2 import Template, TemplateError
+from jinja2 import Environment, Template, TemplateError
+from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer, decoders
 
@@ -17,10 +19,18 @@ from dflash.errors import CheckpointError
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+# What a template reads without a client's doing.
+_ALWAYS_GIVEN = frozenset(
+    {"messages", "add_generation_prompt", "raise_exception", "strftime_now", *_SPECIAL_NAMES}
+)
 
 
 class ChatTemplateError(ValueError):
     """The template refused the messages; the text is the template's own."""
+
+
+class UnreadVariableError(ChatTemplateError):
+    """The template would ignore a variable that it is given."""
 
 
 class TextTokenizer:
@@ -60,7 +70,10 @@ class TextTokenizer:
             for byte in range(256)
             if (token_id := self._tokenizer.token_to_id(f"<0x{byte:02X}>")) is not None
         )
-        self._template = _compile_template(_template_source(files, config))
+        source = _template_source(files, config)
+        self._template = _compile_template(source)
+        self.shows_tool_calls = source is not None and "tool_calls" in source
+        self._template_variables = _variables_of(source)
         self._special_tokens = {
             name: _token_text(config[name]) for name in _SPECIAL_NAMES if config.get(name)
         }
@@ -85,19 +98,49 @@ class TextTokenizer:
         """Return the text of ids; special tokens have none."""
         return self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
 
-    def render_chat(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """Return the prompt of a chat, up to where the assistant's answer begins.
+    def spell(self, token_ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens as they are written."""
+        return self._tokenizer.decode(list(token_ids), skip_special_tokens=False)
+
+    def name_of(self, token_id: int) -> str:
+        """Return a token as the vocabulary has it."""
+        return self._tokenizer.id_to_token(token_id) or ""
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        variables: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """Return the prompt of a chat.
+
+        Args:
+            messages: As templates know them.
+            variables: What the template may read besides.
+            add_generation_prompt: Whether the prompt ends where the assistant's answer begins.
 
         Raises:
             ChatTemplateError: The model has no chat template, or it refuses these messages.
+            UnreadVariableError: It reads no such variable.
         """
         if self._template is None:
             raise ChatTemplateError("this model has no chat template; use /v1/completions")
-        try:
-            return self._template.render(
-                messages=messages, add_generation_prompt=True, **self._special_tokens
+        unread = sorted(set(variables) - self._template_variables)
+        if unread:
+            raise UnreadVariableError(
+                f"the model's chat template reads no {unread[0][:64]!a}, only "
+                f"{', '.join(sorted(self._template_variables)) or 'messages'}"
             )
-        except TemplateError as error:
+        known = {
+            **self._special_tokens,
+            "messages": messages,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            return self._template.render(**variables, **known)
+        # A template is a stranger's program, and what it is given is another's: it can fail anyhow.
+        except Exception as error:
             raise ChatTemplateError(f"the model's chat template refuses them: {error}") from error
 
     def open_stream(self) -> TextStream:
@@ -162,6 +205,14 @@ def _compile_template(source: str | None) -> Template | None:
         return environment.from_string(source)
     except TemplateError as error:
         raise CheckpointError(f"the chat template does not compile: {error}") from error
+
+
+def _variables_of(source: str | None) -> frozenset[str]:
+    """Return the names that a template reads and does not set, besides what is always given."""
+    if source is None:
+        return frozenset()
+    syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
+    return frozenset(find_undeclared_variables(syntax)) - _ALWAYS_GIVEN
 
 
 def _as_json(value: object, indent: int | None = None) -> str:

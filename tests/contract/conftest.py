@@ -28,16 +28,28 @@ def server(module_server: FakeServer) -> FakeServer:
     return module_server
 
 
-@pytest.fixture
-def openai_client(server: FakeServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.base_url}/v1", api_key="any", max_retries=0) as client:
+# A client opens its store of certificates at birth, which takes longer than most tests.
+@pytest.fixture(scope="module")
+def module_openai_client(module_server: FakeServer) -> Iterator[openai.OpenAI]:
+    base_url = f"{module_server.base_url}/v1"
+    with openai.OpenAI(base_url=base_url, api_key="any", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def module_http(module_server: FakeServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=module_server.base_url, timeout=20) as client:
         yield client
 
 
 @pytest.fixture
-def http(server: FakeServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.base_url, timeout=20) as client:
-        yield client
+def openai_client(server: FakeServer, module_openai_client: openai.OpenAI) -> openai.OpenAI:
+    return module_openai_client
+
+
+@pytest.fixture
+def http(server: FakeServer, module_http: httpx.Client) -> httpx.Client:
+    return module_http
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tests.rigs.http_server import FakeServer
 CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 TEXT = {"model": "fake", "prompt": "hello", "max_tokens": 2}
 VOCAB = 320
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def error_of(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
@@ -96,7 +97,9 @@ def test_a_wrong_value_names_its_field_on_both_endpoints(
         ("hello", "messages"),
         ([1], "messages[0]"),
         ([{"content": "x"}], "messages[0].role"),
-        ([{"role": "tool", "content": "x"}], "messages[0].role"),
+        ([{"role": "function", "content": "x"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "tool", "content": None}], "messages[0].content"),
         ([{"role": "robot", "content": "x"}], "messages[0].role"),
         ([{"role": "user", "content": 5}], "messages[0].content"),
         ([{"role": "user", "content": "\ud800"}], "messages[0].content"),
@@ -106,7 +109,14 @@ def test_a_wrong_value_names_its_field_on_both_endpoints(
         ),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content"),
-        ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ([{"role": "assistant", "tool_calls": [{}]}], "messages[0].tool_calls[0].function"),
+        ([{"role": "assistant", "tool_calls": {}}], "messages[0].tool_calls"),
+        ([{"role": "assistant", "tool_calls": [CALL] * 129}], "messages[0].tool_calls"),
+        (
+            [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}],
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+        ([{"role": "user", "content": "x", "tool_calls": [CALL]}], "messages[0].tool_calls"),
         ([{"role": "user", "content": "x"}] * 4097, "messages"),
     ],
     ids=lambda value: str(value)[:40],

@@ -8,7 +8,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 END = "<|im_end|>"
 TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for call in message.tool_calls %}<call>{{ call.function | tojson }}</call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if thinks %}<think>{% endif %}{% endif %}"
 )
 _TEXT = ["the quick brown fox jumps over the lazy dog. 世界 héllo wörld 😀 stop STOP"]
 

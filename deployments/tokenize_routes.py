@@ -1,0 +1,58 @@
+"""The routes that show what the model's tokenizer makes of a text, a chat, or ids."""
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from deployments.gateway import Gateway, ignored_header
+from deployments.openai import errors
+from deployments.openai.body import parse_body, read_body
+from deployments.openai.errors import RefusedError
+from deployments.openai.generation import refuse_foreign_ids
+from deployments.openai.tokenization import (
+    MAX_CHARACTERS,
+    DetokenizeBody,
+    TokenizeBody,
+    refuse_unclear,
+    tokenize_body,
+)
+
+
+def add_tokenize_routes(app: FastAPI, gateway: Gateway) -> None:
+    """Add `/tokenize` and `/detokenize`."""
+
+    @app.post("/tokenize")
+    async def tokenize(request: Request) -> JSONResponse:
+        body, ignored = parse_body(await read_body(request), TokenizeBody)
+        model = gateway.require_model_named(body.model)
+        refuse_unclear(body)
+        is_chat = body.messages is not None
+        text = body.prompt or ""
+        if body.messages is not None:
+            with_prompt = body.add_generation_prompt is not False
+            text = gateway.render(
+                model,
+                body.messages,
+                body.chat_template_kwargs,
+                add_generation_prompt=with_prompt,
+            )
+            if len(text) > MAX_CHARACTERS:
+                reason = f"messages have {len(text)} characters; send {MAX_CHARACTERS} at most"
+                raise RefusedError(errors.invalid_parameter("messages", reason))
+        # A template writes the start tokens itself.
+        special = not is_chat if body.add_special_tokens is None else body.add_special_tokens
+        token_ids = await gateway.encode(model, text, add_special_tokens=special)
+        answer = tokenize_body(
+            token_ids,
+            model.tokenizer,
+            model.card.max_model_len,
+            with_strings=bool(body.return_token_strs),
+        )
+        return JSONResponse(answer, headers=ignored_header(ignored))
+
+    @app.post("/detokenize")
+    async def detokenize(request: Request) -> JSONResponse:
+        body, ignored = parse_body(await read_body(request), DetokenizeBody)
+        model = gateway.require_model_named(body.model)
+        refuse_foreign_ids("tokens", body.tokens, model.card.vocab_size)
+        text = model.tokenizer.spell(body.tokens)
+        return JSONResponse({"prompt": text}, headers=ignored_header(ignored))
