@@ -11,7 +11,7 @@ from deployments.policy_status import PolicyStatus
 from deployments.step_times import StepTimes
 from dflash.plan import DraftPlan, PlanSignals
 from dflash.profile import SHORT_CONTEXT
-from policy.break_even import break_even
+from policy.break_even import break_even, unmeasured
 from policy.controller import decide
 from policy.decision import Decision, first_decision
 from policy.pins import pin_in_force
@@ -78,16 +78,18 @@ class PolicyPlanner:
         decision, terms, surroundings = self._decision, self._terms, self.surroundings
         now_s = self._sources.clock()
         pin = pin_in_force(surroundings.pins, self._sources.replica, now_s)
-        trouble = self._sources.reading().trouble
+        reading = self._sources.reading()
         state, num_tokens = decision.state, self._observation.num_context_tokens
         return PolicyStatus(
             arm=decision.plan.arm.name,
             reason=str(decision.reason),
             break_even=break_even(state, terms, num_tokens or SHORT_CONTEXT, now_s),
+            unmeasured=unmeasured(state, terms),
             max_concurrency=dict(surroundings.limits.max_concurrency),
             memory=str(state.governor.level),
             release=state.governor.release.name.lower(),
-            memory_trouble=trouble and str(trouble),
+            memory_trouble=reading.trouble and str(reading.trouble),
+            is_throttled=reading.is_throttled,
             drifts=state.corrections.drifts(),
             pinned_by=pin and pin.author,
             num_errors=self.num_errors,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.line_file import LineFile
+from deployments.record_folder import forget_oldest
 from policy.decision import Decision
 from policy.header import VERSION, FileKind, Header
 from policy.json_form import as_json
@@ -59,6 +60,7 @@ class DecisionRecord:
         self._changes: LineFile[LogEntry] | None = None
         self._signals: LineFile[Made] | None = None
         self._num_failed = 0
+        self._replica, self._folder = replica, folder
         if folder is None:
             return
         offset_s = time.time() - clock()
@@ -80,7 +82,9 @@ class DecisionRecord:
         return self._num_failed + sum(file.num_lost for file in self._files)
 
     def start(self) -> None:
-        """Begin to write the files."""
+        """Begin to write the files, in the place of those of replicas that are long gone."""
+        if self._folder is not None:
+            forget_oldest(self._folder, self._replica)
         for file in self._files:
             file.start()
 

@@ -19,6 +19,7 @@ from dflash.cache_folder import cache_dir_from
 from dflash.config import AUTO_LENGTH, EngineConfig
 from dflash.engine import Engine
 from dflash.errors import ProfileError
+from dflash.kernels.build import kernels_fingerprint
 from dflash.load import LoadedModels, engine_of, load_models
 from dflash.loop import EngineLoop
 from dflash.plan import FixedPlanner
@@ -57,8 +58,11 @@ def _policy_of(
         on_progress(_MEASURING, _SHARE_OF_LOADING + (1.0 - _SHARE_OF_LOADING) * share)
 
     report(0.0)
+    probe = probe_of(torch.device("cpu"))
     try:
-        times = step_times_of(engine, _key(models, config), folder, report)
+        times = step_times_of(
+            engine, _key(models, config), folder, report, lambda: probe.read().clock_mhz
+        )
     except ProfileError as error:
         _logger.error("no policy: %s", error)
         detail = f"decodes plainly, for step times could not be measured: {error}"
@@ -70,7 +74,6 @@ def _policy_of(
         sum(drafter.context_bytes for drafter in models.drafters),
         sum(drafter.weights_bytes for drafter in models.drafters),
     )
-    probe = probe_of(torch.device("cpu"))
     record = config.speculation.record_dir
     desk = PolicyDesk(
         times,
@@ -95,6 +98,7 @@ def _key(models: LoadedModels, config: EngineConfig) -> dict[str, Any]:
             for report, drafter in zip(models.speculation.drafters, models.drafters, strict=True)
         ],
         "form": target.exactness.form,
+        "kernels": kernels_fingerprint(),
         "dtype": str(config.dtype),
         "threads": config.num_threads or len(os.sched_getaffinity(0)),
         "limits": asdict(config.limits),

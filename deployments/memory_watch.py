@@ -30,6 +30,7 @@ class MemoryWatch:
         reusable_bytes: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.monotonic,
         interval_s: float = _INTERVAL_S,
+        profiled_mhz: int | None = None,
     ) -> None:
         """Prepare to watch.
 
@@ -40,11 +41,14 @@ class MemoryWatch:
                 without this memory would look short for good once it was.
             clock: Tells the time, seconds.
             interval_s: Between two questions, seconds.
+            profiled_mhz: The device's clock while step times were measured, MHz; None where
+                nobody knows. One well below it makes them doubtful, and takes no memory away.
         """
         self._probe = probe
         self._reusable_bytes = reusable_bytes
         self._clock = clock
         self._interval_s = interval_s
+        self._profiled_mhz = profiled_mhz
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_reading, name="memory-watch", daemon=True)
         self._told = ""
@@ -77,10 +81,12 @@ class MemoryWatch:
     def _read(self) -> None:
         try:
             reading = _with_reusable(self._probe.read(), self._reusable_bytes)
-            state = str(reading.trouble)
+            reading = reading.against(self._profiled_mhz)
+            state = f"{reading.trouble}, throttled: {reading.is_throttled}"
             # Figures change with each reading; what is told is that there are some, or why not.
             if state != self._told:
-                level = logging.INFO if reading.trouble is None else logging.WARNING
+                is_well = reading.trouble is None and not reading.is_throttled
+                level = logging.INFO if is_well else logging.WARNING
                 logger.log(level, "device memory: %s", _sentence(reading))
         # Whatever a driver's package raises, an engine that serves is worth more than a reading.
         except Exception as error:
@@ -100,6 +106,10 @@ def _with_reusable(reading: MemoryReading, reusable_bytes: Callable[[], int]) ->
 
 
 def _sentence(reading: MemoryReading) -> str:
+    if reading.is_throttled:
+        clock = "" if reading.clock_mhz is None else f" ({reading.clock_mhz} MHz)"
+        slow = f"the device runs below its clock{clock}: measured step times are doubted"
+        return f"{_sentence(replace(reading, is_throttled=False))}; {slow}"
     trouble = f"the device says nothing of use ({reading.trouble})"
     if reading.total_bytes is None or reading.free_bytes is None:
         return trouble

@@ -62,7 +62,7 @@ class PolicyDesk:
             clock: Seconds that never go back.
         """
         self._ladder, self._clock, self._replica = times.ladder, clock, replica
-        self._watch = MemoryWatch(probe, clock=clock)
+        self._watch = MemoryWatch(probe, clock=clock, profiled_mhz=times.clock_mhz)
         self.record = DecisionRecord(replica, record_folder, keeps_signals=True, clock=clock)
         holdings = holdings or Holdings()
         sources = Sources(
@@ -73,7 +73,7 @@ class PolicyDesk:
             clock=clock,
         )
         self.planner = PolicyPlanner(times, sources=sources, on_decision=self.record.note)
-        self._has_orders = False
+        self._is_starting = True
 
     def start(self) -> None:
         """Begin to watch and to write."""
@@ -89,8 +89,14 @@ class PolicyDesk:
         """Return what is in force."""
         return self.planner.status()
 
+    def serve(self) -> None:
+        """Take orders as those of somebody who is there to read why they are refused."""
+        self._is_starting = False
+
     def take_orders(self, user_config: Any, replicas: Collection[str]) -> None:
         """Let the policy obey a `user_config` from its next decision on.
+
+        The first one before it serves may be an old one, which every new replica is given.
 
         Args:
             user_config: The whole of it.
@@ -100,12 +106,12 @@ class PolicyDesk:
             ConfigError: Something in it cannot work; what was ordered before stays.
         """
         moment = Moment(datetime.now(UTC), self._clock())
-        if self._has_orders:
+        if self._is_starting:
+            orders = self._first_orders(user_config, moment)
+        else:
             known = {*replicas, self._replica}
             orders = orders_at_reload(user_config, self._ladder, known, moment)
-        else:
-            orders = self._first_orders(user_config, moment)
-        self._has_orders = True
+        self._is_starting = False
         self.planner.surroundings = Surroundings(orders.limits, orders.pins)
 
     def _first_orders(self, user_config: Any, moment: Moment) -> Orders:

@@ -13,6 +13,7 @@ from deployments.config import limits_from_user_config, vain_orders
 from deployments.logs import join_serve_log
 from deployments.openai import errors
 from deployments.openai.tokenizer import TOKENIZER_FILES
+from deployments.peers import Peers
 from deployments.room import name_of_this_replica, room_of_this_replica
 from deployments.streams import OpenStreams
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
@@ -96,7 +97,7 @@ class EngineReplica:
         self._user_config_problem: str | None = None
         self._configured_limits = config.limits
         self._name = name_of_this_replica()
-        self._peers: frozenset[str] = frozenset()
+        self._peers = Peers()
         events = asyncio.get_running_loop()
 
         def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
@@ -195,8 +196,9 @@ class EngineReplica:
             request_ids: The requests.
             replicas: Names of all replicas, as far as the ingress knows them.
         """
-        self._peers = frozenset(replicas)
-        self._streams.renew(request_ids, time.monotonic())
+        now_s = time.monotonic()
+        self._peers.note(replicas, now_s)
+        self._streams.renew(request_ids, now_s)
         return self.status()
 
     def reconfigure(self, user_config: Any) -> None:
@@ -209,7 +211,7 @@ class EngineReplica:
         try:
             limits = limits_from_user_config(user_config, self._configured_limits)
             if policy is not None:
-                policy.take_orders(user_config, self._peers)
+                policy.take_orders(user_config, self._peers.known(time.monotonic()))
         except ConfigError as error:
             self._user_config_problem = str(error)
             logger.error("user_config not taken, the old one stays in force: %s", error)
@@ -222,10 +224,15 @@ class EngineReplica:
     def check_health(self) -> None:
         """Let Serve replace this replica when only that helps.
 
+        Serve asks for the first time when the replica has its first `user_config`, if there is one.
+
         Raises:
             EngineUnhealthyError: There is work and no step, or the thread died.
         """
-        health = self._loop.health()
+        running = self._require_running()
+        if running.policy is not None:
+            running.policy.serve()
+        health = running.loop.health()
         if not health.is_healthy:
             raise EngineUnhealthyError(health.sentence)
 

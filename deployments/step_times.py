@@ -4,13 +4,13 @@ import hashlib
 import json
 import logging
 import math
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from dflash.cache_folder import explained
+from dflash.cache_folder import exclusive, explained
 from dflash.engine import Engine
 from dflash.errors import CacheFolderError
 from dflash.profile import LONG_CONTEXT, Profile, StepTime, profile
@@ -18,7 +18,7 @@ from policy.arms import PLAIN, Ladder, Rungs
 from policy.cost import CostGrid, CostTable, rising_grid
 from policy.errors import PolicyError
 
-_FORM = 1
+_FORM = 2
 _MOST_ROWS = 64
 _logger = logging.getLogger(__name__)
 
@@ -32,11 +32,13 @@ class StepTimes:
         keeping: Time that each drafter's context adds to a step that does not draft, by rows and
             context; widths are of no account.
         ladder: The drafters, and the draft lengths that were measured.
+        clock_mhz: The device's clock meanwhile, MHz; None where it is not told.
     """
 
     costs: CostTable
     keeping: Mapping[str, CostGrid]
     ladder: Ladder
+    clock_mhz: int | None = None
 
     def sync_s(self, drafter: str, num_rows: int, num_context_tokens: float) -> float:
         """Return the time per step that keeps an idle drafter's context up to date, seconds."""
@@ -62,37 +64,70 @@ def draft_lengths(most: int) -> tuple[int, ...]:
 
 
 def step_times_of(
-    engine: Engine, key: Mapping[str, Any], folder: Path, on_progress: Callable[[float], None]
+    engine: Engine,
+    key: Mapping[str, Any],
+    folder: Path,
+    on_progress: Callable[[float], None],
+    clock_mhz: Callable[[], int | None] = lambda: None,
 ) -> StepTimes:
     """Return the times kept under a key, or measure and keep them.
+
+    Replicas that start together would measure each other's load: one measures at a time, and the
+    next one finds what it has kept.
 
     Args:
         engine: Idle.
         key: All that step times depend on: model, drafters, machine, version, settings.
         folder: Where tables are kept.
         on_progress: Told the share of measuring that is done.
+        clock_mhz: Tells the device's clock, MHz; None where nobody knows it.
 
     Raises:
         ProfileError: A step failed.
     """
     ladder = ladder_of(engine)
-    lengths = {rungs.drafter: rungs.draft_lengths for rungs in ladder.drafters}
     text = json.dumps({"form": _FORM, **key}, sort_keys=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    kept = _kept(path, text, ladder)
-    if kept is not None:
-        return kept
-    found = profile(engine, lengths, _MOST_ROWS, on_progress)
+    # Without the lock first: a folder that only holds tables need not be written.
+    times = _kept(path, text, ladder)
+    if times is not None:
+        return times
+    clocks: list[int] = []
+
+    def measured() -> Profile:
+        def note(share: float) -> None:
+            if (clock := clock_mhz()) is not None:
+                clocks.append(clock)
+            on_progress(share)
+
+        lengths = {rungs.drafter: rungs.draft_lengths for rungs in ladder.drafters}
+        return profile(engine, lengths, _MOST_ROWS, note)
+
+    found = None
     try:
         with explained(folder):
-            _keep(path, text, found)
+            folder.mkdir(parents=True, exist_ok=True)
+            with exclusive(folder / "lock", _say_who_measures):
+                times = _kept(path, text, ladder)
+                if times is not None:
+                    return times
+                found = measured()
+                _keep(path, text, found, _usual(clocks))
     except CacheFolderError as error:
         # They are as good as any that were kept; only the next start has to measure, too.
         _logger.warning("step times are not kept: %s", error)
-    return times_from(found, ladder)
+    return times_from(found or measured(), ladder, _usual(clocks))
 
 
-def times_from(found: Profile, ladder: Ladder) -> StepTimes:
+def _say_who_measures(holder: str) -> None:
+    _logger.info("%s measures step times; waiting for them", holder)
+
+
+def _usual(clocks: list[int]) -> int | None:
+    return int(median(clocks)) if clocks else None
+
+
+def times_from(found: Profile, ladder: Ladder, clock_mhz: int | None = None) -> StepTimes:
     """Return the policy's table of measured times.
 
     The long context was measured with one number of rows: what its tokens add is attention, and
@@ -108,7 +143,7 @@ def times_from(found: Profile, ladder: Ladder) -> StepTimes:
         if name != PLAIN:
             kept = [time for time in times if time.draft_length == 0]
             keeping[name] = _grid(kept, short, slopes)
-    return StepTimes(CostTable(grids, found.prefill_s), keeping, ladder)
+    return StepTimes(CostTable(grids, found.prefill_s), keeping, ladder, clock_mhz)
 
 
 def _grid(times: list[StepTime], short: int, slopes: Mapping[tuple[str, int], float]) -> CostGrid:
@@ -148,8 +183,11 @@ def _kept(path: Path, key: str, ladder: Ladder) -> StepTimes | None:
         if content["key"] != key:
             return None
         found = Profile(tuple(StepTime(*row) for row in content["times"]), content["prefill_s"])
+        clock_mhz = content["clock_mhz"]
         _check(found, ladder)
-        return times_from(found, ladder)
+        if clock_mhz is not None and not 0 < int(clock_mhz) == clock_mhz:
+            raise ValueError(f"a clock of {clock_mhz!r} MHz")
+        return times_from(found, ladder, clock_mhz)
     except FileNotFoundError:
         return None
     # Whatever is in a file that something else wrote, measuring again replaces it.
@@ -179,16 +217,16 @@ def _check(found: Profile, ladder: Ladder) -> None:
         raise ValueError("a drafter, draft length or load is missing, or there twice")
 
 
-def _keep(path: Path, key: str, found: Profile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _keep(path: Path, key: str, found: Profile, clock_mhz: int | None) -> None:
     rows = [
         [t.drafter, t.draft_length, t.num_rows, t.num_context_tokens, t.seconds]
         for t in found.times
     ]
-    content = json.dumps({"key": key, "prefill_s": found.prefill_s, "times": rows})
-    # Others may read it meanwhile, or write it: each writes a file of its own, and whoever reads
-    # sees a whole one or none.
-    partial = path.with_suffix(f".{secrets.token_hex(8)}.partial")
+    content = json.dumps(
+        {"key": key, "prefill_s": found.prefill_s, "clock_mhz": clock_mhz, "times": rows}
+    )
+    # Others may read it meanwhile: they see a whole one or none.
+    partial = path.with_suffix(".partial")
     try:
         partial.write_text(content, encoding="utf-8")
         partial.replace(path)

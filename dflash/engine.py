@@ -171,7 +171,7 @@ class Engine:
 
     def set_planner(self, planner: Planner) -> None:
         """Let another planner decide from the next step on."""
-        self._planning.planner = planner
+        self._planning.hand_over(planner)
 
     def step(self) -> StepResult:
         """Compute one schedule and return what each request gained."""

@@ -32,3 +32,10 @@ def break_even(state: State, terms: Terms, num_context_tokens: int, now_s: float
         paying = (rows for rows in range(most, 0, -1) if pays(rows))
         found[rungs.drafter] = next(paying, 0)
     return found
+
+
+def unmeasured(state: State, terms: Terms) -> tuple[str, ...]:
+    """Return the drafters none of whose drafts was graded: what is said of them is a belief."""
+    return tuple(
+        name for name in terms.ladder.names if state.survival_of(name).first_chance()[1] == 0.0
+    )

@@ -48,7 +48,7 @@ def decide(last: Decision, signals: Signals, terms: Terms) -> Decision:
 def _choice(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
     """Return what an operator pinned; without a pin, what the law says."""
     if signals.pin is not None:
-        return _pinned(signals.pin.arm, state, signals, terms)
+        return _pinned(signals.pin.arm, view, state, signals, terms)
     choice = choose(view, state, signals, terms)
     if state.probe is not None and choice.arm == view.held:
         return replace(choice, reason=Reason.PROBE_ENDED)
@@ -66,13 +66,20 @@ def _or_trial(
     return replace(choice, arm=trial.arm, reason=Reason.PROBE), replace(state, probe=trial)
 
 
-def _pinned(arm: Arm, state: State, signals: Signals, terms: Terms) -> Choice:
-    """Return the pinned arm, or as much of it as can run at all."""
+def _pinned(arm: Arm, view: View, state: State, signals: Signals, terms: Terms) -> Choice:
+    """Return the pinned arm, or as much of it as can run at all.
+
+    Where nothing of it can, the law says what does: when memory is amber that may be a lighter
+    drafter, which is more than a pin of a heavy one would leave by itself.
+    """
     cap = hard_caps(state, signals, terms)[arm.drafter]
     if cap.allows(arm):
         return Choice(arm, Reason.PINNED)
     possible = terms.ladder.arms_of(arm.drafter, cap.max_draft_length)
-    return Choice(possible[-1] if possible else Arm(), cap.reason or Reason.PINNED)
+    reason = cap.reason or Reason.PINNED
+    if possible:
+        return Choice(possible[-1], reason)
+    return replace(choose(view, state, signals, terms), reason=reason)
 
 
 def _realised(probe: Probe, state: State) -> Realised | None:

@@ -27,10 +27,12 @@ class NativeBuild:
     Attributes:
         library: The loaded library; None where it could not be built.
         why_unavailable: A sentence for the log where ``library`` is None, else empty.
+        key: Hash of sources, flags, compiler and processor; empty where ``library`` is None.
     """
 
     library: ctypes.CDLL | None
     why_unavailable: str
+    key: str = ""
 
 
 @functools.cache
@@ -45,9 +47,23 @@ def native_build() -> NativeBuild:
     if shutil.which(compiler[0]) is None:
         return NativeBuild(None, "no C compiler was found; install gcc or set CC")
     try:
-        return NativeBuild(_loaded(compiler, default_cache_dir() / "kernels"), "")
+        return _loaded(compiler, default_cache_dir() / "kernels")
     except (KernelError, CacheFolderError, OSError) as error:
         return NativeBuild(None, str(error))
+
+
+def kernels_fingerprint() -> str:
+    """Return what identifies the kernels that run here: their sources, and how they are built.
+
+    What was measured with one fingerprint says nothing of steps with another.
+    """
+    import torch
+
+    key = hashlib.sha256(f"torch {torch.__version__}\0".encode())
+    for file in _files_of(resources.files("dflash.kernels"), (".py",)):
+        key.update(file.name.encode() + b"\0" + file.read_bytes())
+    key.update((native_build().key or native_unavailable_reason()).encode())
+    return key.hexdigest()[:20]
 
 
 def native_library() -> ctypes.CDLL | None:
@@ -60,19 +76,25 @@ def native_unavailable_reason() -> str:
     return native_build().why_unavailable
 
 
-def _loaded(compiler: list[str], folder: Path) -> ctypes.CDLL:
+def _loaded(compiler: list[str], folder: Path) -> NativeBuild:
     """Return the library of this source, compiler and processor, built where there is none whole.
 
     A damaged library would end the process when it is loaded, so its hash is checked first.
     """
-    sources = sorted(
-        (entry for entry in resources.files("dflash.kernels").joinpath("csrc").iterdir()),
-        key=lambda entry: entry.name,
-    )
-    library = folder / f"libdflash-{_key(compiler, sources)}.so"
+    sources = _files_of(resources.files("dflash.kernels").joinpath("csrc"))
+    key = _key(compiler, sources)
+    library = folder / f"libdflash-{key}.so"
     if not _is_whole(library):
         _build(compiler, sources, library)
-    return ctypes.CDLL(str(library))
+    return NativeBuild(ctypes.CDLL(str(library)), "", key)
+
+
+def _files_of(folder: Traversable, endings: tuple[str, ...] = ("",)) -> list[Traversable]:
+    """Return a folder's files of some kinds, by name."""
+    files = (entry for entry in folder.iterdir() if entry.is_file())
+    return sorted(
+        (entry for entry in files if entry.name.endswith(endings)), key=lambda entry: entry.name
+    )
 
 
 def _key(compiler: list[str], sources: list[Traversable]) -> str:

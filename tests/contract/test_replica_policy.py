@@ -76,6 +76,35 @@ def test_an_order_may_name_the_replicas_that_an_ingress_knows():
     run(test)
 
 
+def test_a_replica_that_missed_a_check_in_is_still_there_and_one_long_gone_is_not(monkeypatch):
+    now_s = [1000.0]
+    monkeypatch.setattr(replica_module.time, "monotonic", lambda: now_s[0])
+
+    def test(here: EngineReplica, desk: PolicyDesk) -> None:
+        here.check_health()
+        here.check_in((), ("a", "b"))
+        now_s[0] += 3.0
+        here.check_in((), ("a",))
+        here.reconfigure({"pins": [PIN]})
+        assert here.status().user_config_problem is None
+        now_s[0] += 60.0
+        here.check_in((), ("a",))
+        here.reconfigure({"pins": [PIN]})
+        assert "No such replica" in (here.status().user_config_problem or "")
+
+    run(test)
+
+
+def test_after_its_first_health_check_the_first_order_is_read_strictly():
+    def test(here: EngineReplica, desk: PolicyDesk) -> None:
+        here.check_health()
+        here.reconfigure({"pins": [PIN]})
+        assert "No such replica" in (here.status().user_config_problem or "")
+        assert not desk.planner.surroundings.pins
+
+    run(test)
+
+
 @pytest.mark.parametrize("orders", [{"policy": {"max_draft_length": 3}}, {"pins": [PIN]}])
 def test_orders_without_a_policy_are_said_to_do_nothing_and_limits_hold(orders):
     async def test() -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,22 @@ def test_a_damaged_library_is_built_again_before_it_is_loaded(compiled_into, kep
     assert again.returncode == 0, again.stderr
     assert "True" in again.stdout
     assert len(library.read_bytes()) == len(whole)
+
+
+def test_kernels_that_are_built_otherwise_have_another_fingerprint(compiled_into, monkeypatch):
+    here = fresh()
+    if here.library is None:
+        pytest.skip("no C compiler")
+    assert [path.stem for path in compiled_into.glob("*.so")] == [f"libdflash-{here.key}"]
+
+    def fingerprint(of: build.NativeBuild) -> str:
+        monkeypatch.setattr(build, "native_build", lambda: of)
+        return build.kernels_fingerprint()
+
+    other = replace(here, key="of other sources or flags")
+    without = build.NativeBuild(None, "no C compiler was found")
+    assert fingerprint(here) == fingerprint(here)
+    assert len({fingerprint(each) for each in (here, other, without)}) == 3
 
 
 def test_a_compiler_that_does_not_end_is_explained(compiled_into, monkeypatch, tmp_path):

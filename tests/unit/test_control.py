@@ -256,6 +256,7 @@ def test_its_status_says_what_runs_and_up_to_where_it_would_pay():
     assert (status.arm, status.pinned_by, status.num_errors) == ("dflash2:7", None, 0)
     # Its drafts were all right: it pays at every load that was measured. Of mtp nothing is known.
     assert status.break_even["dflash2"] == 16
+    assert status.unmeasured == ("mtp",)
     assert status.max_concurrency == {"dflash2": 2}
 
 

@@ -246,9 +246,16 @@ class Wrong:
             "PlanError: a plan names drafter 'c'; this engine has a, b",
         ),
         (lambda: DraftPlan(A), "ValueError: a plan drafts with 'a'"),
+        (lambda: DraftPlan(num_graded=1.5), "PlanError: a plan's num_graded is 1.5"),
+        (lambda: DraftPlan(num_graded="all"), "PlanError: a plan's num_graded is 'all'"),
+        (
+            lambda: DraftPlan(by_request={"r": Arm("a", 1.5)}, warm=frozenset({"a"})),
+            "PlanError: a plan's draft_length of r is 1.5",
+        ),
+        (lambda: None, "AttributeError"),
     ],
 )
-def test_a_plan_that_cannot_be_carried_out_is_said_and_the_step_decodes_plainly(
+def test_a_plan_that_cannot_be_carried_out_is_said_and_the_one_before_it_stays(
     make, words: str, caplog
 ):
     drive = two([COLD])
@@ -261,8 +268,19 @@ def test_a_plan_that_cannot_be_carried_out_is_said_and_the_step_decodes_plainly(
     faults = [result.stats.plan_fault for result in drive.results]
     assert faults[0::2] == [None] * len(faults[0::2])
     assert all(fault is not None and words in fault for fault in faults[1::2])
-    assert speculation(drive, "r").num_plain[WhyPlain.PLAN] == len(faults[1::2])
+    # With the plan before it each of those steps drafted: none is plain for its plan.
+    assert WhyPlain.PLAN not in speculation(drive, "r").num_plain
     assert caplog.text.count("a plan was refused") == 1
+
+
+def test_a_planner_does_not_answer_for_the_plans_of_the_one_before_it():
+    drive = two([A_BESIDE_B])
+    drive.submit(request("r"))
+    drive.step(2)
+    drive.engine.set_planner(FixedPlanner(DraftPlan(num_graded=-1)))
+    drive.step(3)
+    assert [each.stats.num_draft_tokens for each in drive.results] == [0, 3, 0, 0, 0]
+    assert all("num_graded is -1" in (each.stats.plan_fault or "") for each in drive.results[2:])
 
 
 def test_an_engine_without_drafters_refuses_every_plan_that_drafts():

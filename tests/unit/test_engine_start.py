@@ -100,7 +100,7 @@ def test_without_step_times_it_decodes_plainly_and_says_why(config, opened, monk
     assert "no such kernel" in said.detail
 
 
-def test_times_are_of_one_length_of_the_model_and_one_size_of_the_drafter(
+def test_times_are_of_one_model_length_one_drafter_and_one_set_of_kernels(
     config, opened, monkeypatch
 ):
     keys = []
@@ -118,6 +118,10 @@ def test_times_are_of_one_length_of_the_model_and_one_size_of_the_drafter(
     write_tiny_drafter(Path(config.speculation.drafter), TinyDrafter(num_layers=1), target)
     opened(config, [])
     assert len({*keys}) == 3
+    # A kernel that was written anew is another one.
+    monkeypatch.setattr(engine_start, "kernels_fingerprint", lambda: "another")
+    opened(config, [])
+    assert len({*keys}) == 4
 
 
 def drafter_bytes(running: RunningEngine) -> tuple[int, int]:

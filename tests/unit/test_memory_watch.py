@@ -114,6 +114,19 @@ def test_a_driver_that_hangs_leaves_nothing_known_and_does_not_hold_the_end_up()
     hangs.set()
 
 
+def test_a_clock_well_below_the_profiled_one_is_seen_told_and_takes_no_memory(watching, caplog):
+    caplog.set_level(logging.INFO)
+    at = [MemoryReading(140 * GIB, 70 * GIB, None, clock_mhz=mhz) for mhz in (1980, 1900, 1400)]
+    probe = ScriptedProbe(*at)
+    watch = watching(probe, profiled_mhz=1980)
+    assert not watch.latest.is_throttled
+    probe.was_asked(6)
+    assert watch.latest.is_throttled
+    assert caplog.text.count("below its clock (1400 MHz)") == 1
+    governor = Governor().after(Pressure(reading=watch.latest), MemoryLimits(), 1.0)
+    assert governor == Governor().after(Pressure(reading=FREE), MemoryLimits(), 1.0)
+
+
 def test_after_it_was_stopped_nobody_is_asked_any_more(watching):
     probe = ScriptedProbe(FREE)
     watch = watching(probe)

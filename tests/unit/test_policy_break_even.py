@@ -3,7 +3,7 @@
 import pytest
 
 from policy.arms import Arm
-from policy.break_even import break_even
+from policy.break_even import break_even, unmeasured
 from policy.goodput import Load, Prices, drafting_worth
 from tests.rigs.policy_world import LADDER, World, terms
 
@@ -27,3 +27,11 @@ def test_at_the_break_even_it_pays_and_above_it_not(chance: float):
         most = found[rungs.drafter]
         assert most == 0 or best(most) > 1.0
         assert all(best(rows) <= 1.0 for rows in range(most + 1, 65))
+
+
+def test_what_no_grade_has_shown_is_said_to_be_a_belief():
+    world = World(terms(), dict.fromkeys(LADDER.names, 0.9))
+    assert unmeasured(world.decision.state, world.terms) == ("dflash2", "mtp")
+    assert break_even(world.decision.state, world.terms, 0, 0.0)["dflash2"] > 0
+    world.run(10.0, rows=1)
+    assert "dflash2" not in unmeasured(world.decision.state, world.terms)

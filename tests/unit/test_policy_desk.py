@@ -1,18 +1,21 @@
 """A replica's policy with its orders: what is obeyed, what is refused, what is kept."""
 
 import re
+from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from benchmarks.rigs.made_up_times import step_times
 from deployments import explain, replay
+from deployments.observation import Surroundings
 from deployments.policy_desk import Holdings, PolicyDesk
 from dflash.errors import ConfigError
 from dflash.plan import Decoding, PlanSignals
 from dflash.stats import EngineCounts, StepStats
 from policy.governor import Release
 from policy.limits import Limits
+from policy.readings import MemoryReading
 from policy.vram import NvmlProbe, StandInProbe
 
 ALWAYS = "2999-01-01T00:00:00Z"
@@ -92,6 +95,43 @@ def test_a_pin_that_has_lapsed_costs_a_starting_replica_nothing(desk, caplog):
     assert desk.planner.surroundings.limits.max_concurrency == {"dflash2": 2}
     assert not desk.planner.surroundings.pins
     assert "ended at" in caplog.text
+
+
+def test_orders_to_a_replica_in_service_are_read_strictly_from_the_first_on(desk):
+    desk.serve()
+    unknown, over = {**PIN, "replicas": ["z"]}, {**PIN, "expires": OVER}
+    for pin, said in ((unknown, "No such replica"), (over, "It is over already")):
+        with pytest.raises(ConfigError, match=said):
+            desk.take_orders({"pins": [pin]}, ())
+    assert desk.planner.surroundings == Surroundings()
+
+
+def test_a_clock_below_the_one_of_the_step_times_is_shown_and_gives_up_no_memory(clock):
+    times = replace(step_times(), clock_mhz=1980)
+    probe = SlowingProbe()
+    desk = PolicyDesk(times, probe, "a", clock=clock)
+    desk.start()
+    try:
+        steps(desk, clock, 40)
+        assert not desk.status().is_throttled
+        arm = desk.status().arm
+        probe.clock_mhz = 990
+        desk._watch._read()
+        steps(desk, clock, 40)
+        status = desk.status()
+        assert (status.is_throttled, status.memory, status.release) == (True, "green", "nothing")
+        assert status.arm == arm
+    finally:
+        desk.stop()
+
+
+class SlowingProbe:
+    """A device with room, whose clock a test may lower."""
+
+    clock_mhz = 1980
+
+    def read(self) -> MemoryReading:
+        return MemoryReading(1000, 900, None, clock_mhz=self.clock_mhz)
 
 
 def test_decisions_are_kept(desk, clock):

@@ -156,6 +156,18 @@ def test_memory_wins_over_a_pin_and_over_gain():
         assert {decision.reason for decision in made} == {Reason.MEMORY_RED}
 
 
+def test_a_pinned_drafter_that_memory_takes_away_leaves_the_lighter_one_to_the_law():
+    here = world(limits=Limits(memory=MemoryLimits(escalate_s=1.0)))
+    here.run(10.0, rows=4)
+    pin = Pin(Arm("dflash2", 7), ("*",), "ops", "load test", here.now_s + 100.0)
+    made = here.run(10.0, rows=4, reading=MemoryReading(1000, 10, None), pin=pin)
+    assert made[-1].state.governor.release is Release.HEAVY_DRAFTER
+    assert made[-1].plan.arm.drafter == "mtp"
+    assert made[-1].reason is Reason.MEMORY_AMBER
+    # Back with the memory: the pin is still in force.
+    assert here.run(20.0, rows=4, pin=pin)[-1].plan.arm == pin.arm
+
+
 def test_memory_is_released_in_order_and_all_of_it_comes_back():
     here = world(limits=Limits(memory=MemoryLimits(escalate_s=4.0, restore_s=6.0)))
     here.run(5.0, rows=4)

@@ -1,8 +1,11 @@
 """Step times: what is measured, how the policy reads it, and when it is measured again."""
 
 import json
+import logging
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +22,7 @@ from dflash.profile import LONG_CONTEXT, SHORT_CONTEXT, StepTime, profile, row_c
 from policy.arms import PLAIN
 
 LENGTHS = {"dflash2": (1, 7), "mtp": (2,)}
+SOON_S = 10.0
 FIELDS = [field.name for field in fields(StepTime)]
 
 
@@ -222,6 +226,8 @@ def first_row(content: str, **places) -> str:
         lambda content: first_row(content, num_rows="1"),
         lambda content: first_row(content, drafter="eagle"),
         lambda content: first_row(content, drafter=[]),
+        lambda content: json.dumps({**json.loads(content), "clock_mhz": "fast"}),
+        lambda content: json.dumps({**json.loads(content), "clock_mhz": -1}),
     ],
 )
 def test_a_damaged_file_is_measured_again_and_mended(tmp_path, counted, damage):
@@ -246,19 +252,50 @@ def test_a_folder_that_cannot_be_written_costs_the_next_start_and_says_what_to_s
     assert "engine.cache_dir" in caplog.text
 
 
-def test_replicas_that_measure_at_once_do_not_write_into_each_others_file(
+def test_replicas_that_start_together_measure_one_after_the_other(
     tmp_path, counted, monkeypatch, caplog
 ):
-    engine, replace_file = idle(), Path.replace
+    caplog.set_level(logging.INFO)
+    started, ends, waits = threading.Event(), threading.Event(), threading.Event()
+    measure, say = module.profile, module._say_who_measures
 
-    def another_is_first(path: Path, target: Path) -> Path:
-        monkeypatch.setattr(Path, "replace", replace_file)
-        step_times_of(engine, {}, tmp_path, nothing)
-        return replace_file(path, target)
+    def slow(*arguments):
+        started.set()
+        assert ends.wait(SOON_S)
+        return measure(*arguments)
 
-    monkeypatch.setattr(Path, "replace", another_is_first)
-    first = step_times_of(engine, {}, tmp_path, nothing)
-    assert len(counted) == 2
-    assert step_times_of(engine, {}, tmp_path, nothing) == first
-    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
-    assert not caplog.text
+    def said(holder: str) -> None:
+        say(holder)
+        waits.set()
+
+    monkeypatch.setattr(module, "profile", slow)
+    monkeypatch.setattr(module, "_say_who_measures", said)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(step_times_of, idle(), {}, tmp_path, nothing)
+        assert started.wait(SOON_S)
+        second = pool.submit(step_times_of, idle(), {}, tmp_path, nothing)
+        assert waits.wait(SOON_S)
+        ends.set()
+        assert second.result(SOON_S) == first.result(SOON_S)
+    assert len(counted) == 1
+    assert f"process {os.getpid()} measures step times" in caplog.text
+
+
+def test_a_folder_that_only_holds_tables_need_not_be_written(tmp_path, counted, monkeypatch):
+    first = step_times_of(idle(), {}, tmp_path, nothing)
+    monkeypatch.setattr(module, "exclusive", None)
+    assert step_times_of(idle(), {}, tmp_path, nothing) == first
+
+
+def test_the_clock_they_were_measured_at_is_kept_with_them(tmp_path, monkeypatch):
+    ladder, clocks = ladder_of(idle()), iter((1980, None, 1400, 1975))
+
+    def measure(_engine, _lengths, _most, on_progress):
+        for _ in range(4):
+            on_progress(0.5)
+        return measured(ladder)
+
+    monkeypatch.setattr(module, "profile", measure)
+    first = step_times_of(idle(), {}, tmp_path, nothing, lambda: next(clocks))
+    assert first.clock_mhz == 1975
+    assert step_times_of(idle(), {}, tmp_path, nothing) == first
