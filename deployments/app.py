@@ -52,4 +52,6 @@ def assemble(
     quiet = LoggingConfig(enable_access_log=False)
     engine = serve.deployment(name=ENGINE_NAME, logging_config=quiet)(EngineReplica)
     engines = engine.bind(args.engine, opener, report)
-    return serve.deployment(name=INGRESS_NAME)(Ingress).bind(engines, args.served_name)
+    return serve.deployment(name=INGRESS_NAME)(Ingress).bind(
+        engines, args.served_name, args.guarding
+    )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 # Verb, the module whose `main(argv)` answers it, and what it does.
 _VERBS = {
     "explain": ("deployments.explain", "say what the policy changed, when and why"),
+    "keys": ("deployments.guard.keys_verb", "draw API keys, and check a file of them"),
     "replay": ("deployments.replay", "make recorded decisions again and compare them"),
     "train": ("dflash.train.__main__", "train a drafter for your own target"),
 }

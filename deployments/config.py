@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deployments.guard.settings import GuardSettings, RequestBounds
 from deployments.pin_order import PinOrder
 from deployments.strict import Problem, joined, problems_in, value_from
 from dflash.config import EMBEDDED_MODEL, EngineConfig, EngineLimits
@@ -23,10 +24,26 @@ class ServeArgs:
     Attributes:
         engine: The engine's settings.
         model_name: The name clients ask for; None takes the last part of `engine.model`.
+        keys_file: Absolute path of the file of API keys; None lets everybody in.
+        requests: Bounds of any one request.
     """
 
     engine: EngineConfig = field(default_factory=EngineConfig)
     model_name: str | None = None
+    keys_file: str | None = None
+    requests: RequestBounds = field(default_factory=RequestBounds)
+
+    def __post_init__(self) -> None:
+        if self.keys_file is not None and not Path(self.keys_file).is_absolute():
+            raise ConfigError(
+                f"keys_file must be an absolute path, got {self.keys_file!r}: replicas have "
+                "working folders of their own"
+            )
+
+    @property
+    def guarding(self) -> GuardSettings:
+        """What stands before the routes is told."""
+        return GuardSettings(self.keys_file, self.requests)
 
     @property
     def served_name(self) -> str:

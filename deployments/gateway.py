@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from deployments.client import EngineClient
+from deployments.guard.key_limits import admit_prompts, metered
 from deployments.openai import errors
 from deployments.openai.body import parse_body, read_body
 from deployments.openai.chat import ChatDialect, num_logprobs_of
@@ -176,8 +177,9 @@ class Gateway:
     ) -> Response:
         n, stream, journal = body.n or 1, bool(body.stream), RequestJournal.of(http_request)
         journal.begin(requests, n, body.model, stream=stream)
+        admit_prompts(requests)
         choices = tuple(
-            Choice(self._client.generate(request), self._answer(body, request))
+            Choice(metered(self._client.generate(request)), self._answer(body, request))
             for request in requests
         )
         pieces = self._places.hold(interleave(choices, journal), len(choices))

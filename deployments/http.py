@@ -1,7 +1,6 @@
 """The HTTP surface: routes, probes, and errors in OpenAI's form for everything."""
 
 import logging
-import math
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from typing import Any
@@ -11,12 +10,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from deployments.error_response import error_response
 from deployments.gateway import Gateway
+from deployments.guard.auth import may_see_details
+from deployments.guard.guard import Guard
+from deployments.guard.request_ids import id_headers, request_id_of
 from deployments.openai import errors
-from deployments.openai.errors import ApiError, RefusedError
-from deployments.openai.generation import new_request_id
+from deployments.openai.errors import RefusedError
 from deployments.openai.models import model_body, model_list_body
-from deployments.request_journal import RequestJournal
 from deployments.telemetry.front import TelemetryFront
 from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
@@ -29,14 +30,18 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(
-    gateway: Gateway, background: AbstractAsyncContextManager[None] | None = None
+    gateway: Gateway,
+    background: AbstractAsyncContextManager[None] | None = None,
+    guard: Guard | None = None,
 ) -> FastAPI:
     """Return the app.
 
     Args:
         gateway: What answers.
         background: Entered when the app's event loop starts, left when it stops.
+        guard: What every request has to pass first; by default it asks nobody for a key.
     """
+    guard = guard or Guard()
     lifespan = None if background is None else (lambda _app: background)
     # No generated schema: bodies are read and checked by our own models, not by parameters.
     app = FastAPI(title="dflash-serve", openapi_url=None, lifespan=lifespan)
@@ -44,7 +49,9 @@ def create_app(
     app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
     add_tokenize_routes(app, gateway)
     _add_model_routes(app, gateway)
-    _add_probes(app, gateway.watch)
+    _add_probes(app, gateway.watch, guard)
+    guard.stand_before(app)
+    # Outside of all: what is refused leaves a record, too.
     app.add_middleware(TelemetryFront, on_record=())
     app.add_exception_handler(RefusedError, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_exception)
@@ -69,24 +76,27 @@ def _add_model_routes(app: FastAPI, gateway: Gateway) -> None:
         return JSONResponse(entry())
 
 
-def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
+def _add_probes(app: FastAPI, watch: EngineWatch, guard: Guard) -> None:
     @app.get("/livez")
     async def is_live() -> JSONResponse:
         return JSONResponse({"status": "ok"})
 
     @app.get("/readyz")
     @app.get("/health")
-    async def is_ready() -> JSONResponse:
-        reason = watch.why_not_ready()
-        body = {
-            "ready": reason is None,
-            "reason": reason,
-            "engines": [asdict(status) for status in watch.statuses],
-        }
+    async def is_ready(request: Request) -> JSONResponse:
+        stranger_reason = guard.why_not_ready()
+        reason = watch.why_not_ready() or stranger_reason
+        body: dict[str, Any] = {"ready": reason is None}
+        if may_see_details(request.scope):
+            body["reason"] = reason
+            body["keys_problem"] = guard.keys_problem
+            body["engines"] = [asdict(status) for status in watch.statuses]
+        elif stranger_reason is not None:
+            body["reason"] = stranger_reason
         return JSONResponse(body, status_code=200 if reason is None else 503)
 
     @app.get("/startupz")
-    async def is_started() -> JSONResponse:
+    async def is_started(request: Request) -> JSONResponse:
         progress = watch.progress()
         is_loaded = watch.model is not None
         body = {
@@ -96,6 +106,8 @@ def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
             "seconds": round(progress.elapsed_s, 1),
             "problem": None if is_loaded else progress.problem,
         }
+        if body["problem"] is not None and not may_see_details(request.scope):
+            body["problem"] = "the model cannot be loaded; ask with a key that may see the status"
         return JSONResponse(body, status_code=200 if is_loaded else 503)
 
     @app.get("/version")
@@ -103,20 +115,10 @@ def _add_probes(app: FastAPI, watch: EngineWatch) -> None:
         return JSONResponse(version_body())
 
 
-def _refusal(
-    request: Request, error: ApiError, headers: dict[str, str] | None = None
-) -> JSONResponse:
-    RequestJournal.of(request).fail(error)
-    headers = dict(headers or {})
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    return JSONResponse(error.as_body(), status_code=error.status, headers=headers)
-
-
 def _on_refused(request: Request, error: Exception) -> Response:
     if not isinstance(error, RefusedError):
         raise error
-    return _refusal(request, error.error)
+    return error_response(request.scope, error.error)
 
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -127,8 +129,8 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "another")
         refusal = errors.method_not_allowed(request.method, path, allowed)
-        return _refusal(request, refusal, {"Allow": allowed})
-    return _refusal(request, errors.route_not_found(path))
+        return error_response(request.scope, refusal, {"Allow": allowed})
+    return error_response(request.scope, errors.route_not_found(path))
 
 
 def _on_client_left(_request: Request, _error: Exception) -> Response:
@@ -137,6 +139,7 @@ def _on_client_left(_request: Request, _error: Exception) -> Response:
 
 
 def _on_fault(request: Request, error: Exception) -> Response:
-    fault_id = new_request_id()
+    fault_id = request_id_of(request.scope)
     logger.error("%s failed, reported as %s", request.url.path, fault_id, exc_info=error)
-    return _refusal(request, errors.internal_error(fault_id))
+    # It is sent from outside of everything that stands before the routes.
+    return error_response(request.scope, errors.internal_error(fault_id), id_headers(request.scope))

@@ -11,6 +11,8 @@ from ray.serve.handle import DeploymentHandle
 
 from deployments.client import HandleClient
 from deployments.gateway import Gateway
+from deployments.guard.guard import Guard
+from deployments.guard.settings import GuardSettings
 from deployments.http import create_app
 from deployments.logs import join_serve_log
 from deployments.watch import EngineWatch
@@ -24,15 +26,18 @@ _REPORT_TIMEOUT_S = 2.0
 class Ingress:
     """Answers HTTP for the engines behind a handle."""
 
-    def __init__(self, engines: DeploymentHandle, model_name: str) -> None:
+    def __init__(
+        self, engines: DeploymentHandle, model_name: str, guarding: GuardSettings | None = None
+    ) -> None:
         join_serve_log()
+        self._guard = Guard(guarding, is_in_serve=True)
         client = HandleClient(engines)
         self._watch = EngineWatch(client)
         self._gateway = Gateway(client, self._watch, model_name)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the app; Serve asks for it after the constructor."""
-        return create_app(self._gateway, running(self._watch.run()))
+        return create_app(self._gateway, running(self._watch.run(), self._guard.run()), self._guard)
 
     def note_load(self, report: LoadReport) -> None:
         """Take the progress of a replica that loads."""
@@ -51,11 +56,12 @@ class ReportToIngresses:
 
 
 @asynccontextmanager
-async def running(coroutine: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine beside the body, and cancel it after it."""
-    task = asyncio.create_task(coroutine)
+async def running(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines beside the body, and cancel them after it."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

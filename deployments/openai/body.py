@@ -19,13 +19,13 @@ from deployments.openai.schemas import (
     asks_for_nothing,
 )
 
-MAX_BODY_BYTES = 4 * 1024 * 1024
-
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 # Where a slip of the pen ends and another engine's field begins: "max_token" is ours
 # misspelt, "top_a" is not.
 _SLIP_SIMILARITY = 0.86
+# A JSON schema nests two levels for each of its own.
+_MAX_DEPTH = 100
 # Each is compared with every field of ours.
 _MAX_FOREIGN_FIELDS = 64
 _MAX_IGNORED_NAMES = 16
@@ -56,15 +56,7 @@ async def read_body(request: Request) -> bytes:
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise RefusedError(errors.unsupported_media_type(content_type))
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
-        raise RefusedError(errors.request_too_large(MAX_BODY_BYTES))
-    raw = bytearray()
-    async for part in request.stream():
-        raw += part
-        if len(raw) > MAX_BODY_BYTES:
-            raise RefusedError(errors.request_too_large(MAX_BODY_BYTES))
-    return bytes(raw)
+    return await request.body()
 
 
 def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ...]]:
@@ -110,9 +102,28 @@ def _json_object(raw: bytes) -> dict[str, Any]:
     except ValueError as error:
         # Decoding errors, syntax errors and integers of thousands of digits.
         raise RefusedError(errors.invalid_json(str(error)[:200])) from error
+    # What has fewer brackets than that, texts included, needs no look.
+    if raw.count(b"[") + raw.count(b"{") > _MAX_DEPTH and not _is_within(value, _MAX_DEPTH):
+        raise RefusedError(errors.invalid_json(f"it is nested over {_MAX_DEPTH} levels deep"))
     if not isinstance(value, dict):
         raise RefusedError(errors.invalid_json(f"it is a {type(value).__name__}"))
     return cast("dict[str, Any]", value)
+
+
+def _is_within(value: object, max_depth: int) -> bool:
+    """Return whether arrays and objects are nested so deep at most, looking level by level."""
+    level = [value]
+    for _ in range(max_depth):
+        level = [item for each in level for item in _inner(each) if isinstance(item, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _inner(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value)
 
 
 def _first_problem(error: ValidationError) -> ApiError:

@@ -3,6 +3,7 @@
 `docs/errors.md` is generated from here: `python -m deployments.openai.errors` prints it.
 """
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ class ErrorCode(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     ROUTE_NOT_FOUND = "route_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
+    INVALID_API_KEY = "invalid_api_key"
+    FORBIDDEN_SCOPE = "forbidden_scope"
+    REQUEST_TIMEOUT = "request_timeout"
     REQUEST_TOO_LARGE = "request_too_large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     QUEUE_FULL = "queue_full"
     SERVER_LOADING = "server_loading"
     ENGINE_FAILURE = "engine_failure"
@@ -69,11 +74,35 @@ _KINDS: Mapping[ErrorCode, _Kind] = {
     ErrorCode.METHOD_NOT_ALLOWED: _Kind(
         405, _BAD, "The path exists, the method does not.", "The `Allow` header lists the methods."
     ),
+    ErrorCode.INVALID_API_KEY: _Kind(
+        401,
+        _BAD,
+        "The server asks for a key, and the request shows none that is in force.",
+        "Send `Authorization: Bearer KEY`, with a key from whoever runs the server.",
+    ),
+    ErrorCode.FORBIDDEN_SCOPE: _Kind(
+        403,
+        "permission_error",
+        "The key is in force and may not do this; the message names the scope.",
+        "Use a key that has the scope.",
+    ),
+    ErrorCode.REQUEST_TIMEOUT: _Kind(
+        408,
+        "timeout_error",
+        "The request ran into its time limit; the message says which one.",
+        "Ask for more time in `x-request-timeout-ms`, or for fewer tokens.",
+    ),
     ErrorCode.REQUEST_TOO_LARGE: _Kind(
         413, _BAD, "The body is over the size limit.", "Send less; the message has the limit."
     ),
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: _Kind(
         415, _BAD, "The body is not declared as JSON.", "Send `Content-Type: application/json`."
+    ),
+    ErrorCode.RATE_LIMIT_EXCEEDED: _Kind(
+        429,
+        "rate_limit_error",
+        "The key has used up one of its own limits; the message says which.",
+        "Retry after the seconds in `Retry-After`; `x-ratelimit-*` headers say what is left.",
     ),
     ErrorCode.QUEUE_FULL: _Kind(
         429,
@@ -203,6 +232,38 @@ def method_not_allowed(method: str, path: str, allowed: str) -> ApiError:
     """Refuse a method that a path does not take."""
     return ApiError(
         ErrorCode.METHOD_NOT_ALLOWED, f"{path[:200]!r} does not take {method[:20]}; use {allowed}"
+    )
+
+
+def invalid_api_key(*, is_shown: bool) -> ApiError:
+    """Refuse a request without a key, or with one that is not in force."""
+    problem = "the API key is not in force here" if is_shown else "no API key was sent"
+    return ApiError(
+        ErrorCode.INVALID_API_KEY, f"{problem}; send one as 'Authorization: Bearer KEY'"
+    )
+
+
+def forbidden_scope(name: str, scope: str) -> ApiError:
+    """Refuse what a key may not do."""
+    return ApiError(
+        ErrorCode.FORBIDDEN_SCOPE, f"the API key {name!r} lacks the scope {scope!r}; use another"
+    )
+
+
+def rate_limit_exceeded(bound: str, retry_after_s: float) -> ApiError:
+    """Refuse a request over one of its key's limits."""
+    return ApiError(
+        ErrorCode.RATE_LIMIT_EXCEEDED,
+        f"{bound}; retry in {max(1, math.ceil(retry_after_s))} s",
+        retry_after_s=retry_after_s,
+    )
+
+
+def request_timeout(limit: str) -> ApiError:
+    """Say that a request was ended at its time limit."""
+    return ApiError(
+        ErrorCode.REQUEST_TIMEOUT,
+        f"the request was ended at its limit of {limit}; allow more time or ask for less",
     )
 
 

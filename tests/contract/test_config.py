@@ -98,6 +98,12 @@ def test_an_unknown_key_anywhere_is_named_with_the_nearest(path: str, key: str, 
 @pytest.mark.parametrize(
     ("path", "key", "value"),
     [
+        ("applications.0.args", "keys_file", "keys.yaml"),
+        ("applications.0.args", "keys_file", 5),
+        ("applications.0.args", "requests", {"max_body_bytes": 0}),
+        ("applications.0.args", "requests", {"max_timeout_s": 0}),
+        ("applications.0.args", "requests", {"default_timeout_s": 4000}),
+        ("applications.0.args", "requests", {"max_body_byte": 5000}),
         ("applications.0.args.engine", "dtype", "int4"),
         ("applications.0.args.engine", "exactness", "roughly"),
         ("applications.0.args.engine", "num_threads", 0),

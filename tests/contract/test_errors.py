@@ -23,6 +23,10 @@ def fail(server: FakeServer) -> None:
     server.loop.failure = "a page was lost"
 
 
+def stall(server: FakeServer) -> None:
+    server.loop.may_step.clear()
+
+
 def break_surface(server: FakeServer) -> None:
     def script(_request):
         raise RuntimeError("a fault of ours")
@@ -48,12 +52,23 @@ PROVOKED: dict[ErrorCode, tuple[Callable, Callable]] = {
     ErrorCode.METHOD_NOT_ALLOWED: (nothing, lambda http: http.get(PATH)),
     ErrorCode.REQUEST_TOO_LARGE: (nothing, post(user="a" * 5_000_000)),
     ErrorCode.UNSUPPORTED_MEDIA_TYPE: (nothing, lambda http: http.post(PATH, data={"a": "b"})),
+    ErrorCode.REQUEST_TIMEOUT: (
+        stall,
+        lambda http: http.post(PATH, json=CHAT, headers={"x-request-timeout-ms": "30"}),
+    ),
     ErrorCode.QUEUE_FULL: (overload, post()),
     ErrorCode.ENGINE_FAILURE: (fail, post()),
     ErrorCode.INTERNAL_ERROR: (break_surface, post()),
 }
-# Provoked where their cause can be: test_readiness.py and test_streaming.py.
-PROVOKED_ELSEWHERE = {ErrorCode.SERVER_LOADING, ErrorCode.REQUEST_ABORTED}
+# Provoked where their cause can be: test_readiness.py, test_streaming.py, test_keys.py and
+# test_key_limits.py.
+PROVOKED_ELSEWHERE = {
+    ErrorCode.SERVER_LOADING,
+    ErrorCode.REQUEST_ABORTED,
+    ErrorCode.INVALID_API_KEY,
+    ErrorCode.FORBIDDEN_SCOPE,
+    ErrorCode.RATE_LIMIT_EXCEEDED,
+}
 
 
 @pytest.mark.parametrize("code", PROVOKED)

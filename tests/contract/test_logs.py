@@ -51,7 +51,9 @@ def test_the_ingress_writes_there_too_and_can_still_be_sent_to_a_process():
     own_class.__init__(object.__new__(own_class), Mock(), "fake")
     logging.getLogger("deployments.http").error("it failed")
 
-    assert lines.lines == ["it failed"]
+    warning, failure = lines.lines
+    assert "whoever reaches the port may ask for everything" in warning
+    assert failure == "it failed"
 
 
 @pytest.mark.usefixtures("loggers")

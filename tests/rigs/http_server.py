@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from deployments.gateway import Gateway
+from deployments.guard.guard import Guard
 from deployments.http import create_app
 from deployments.ingress import running
 from deployments.replica import EngineReplica, OnOutputs, OnProgress, RunningEngine
@@ -76,15 +77,16 @@ async def open_replica(config: EngineConfig) -> tuple[EngineReplica, FakeLoop]:
 
 
 @contextmanager
-def serving(config: EngineConfig | None = None) -> Iterator[FakeServer]:
+def serving(config: EngineConfig | None = None, guard: Guard | None = None) -> Iterator[FakeServer]:
     """Serve a fake engine until the block ends."""
+    guard = guard or Guard()
     parts: list[tuple[uvicorn.Server, EngineWatch, EngineReplica, FakeLoop]] = []
 
     async def main() -> None:
         replica, loop = await open_replica(config or EngineConfig())
         client = LocalClient(replica)
         watch = EngineWatch(client)
-        app = create_app(Gateway(client, watch, MODEL), running(watch.run()))
+        app = create_app(Gateway(client, watch, MODEL), running(watch.run(), guard.run()), guard)
         settings = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none")
         server = uvicorn.Server(settings)
         parts.append((server, watch, replica, loop))

@@ -1,0 +1,1 @@
+"""What stands before every route: request ids, keys, limits of a key, deadlines, body sizes."""

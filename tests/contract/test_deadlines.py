@@ -1,0 +1,177 @@
+"""A request ends at its deadline, says so, and leaves nothing behind; its id is in every answer."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import httpx
+import openai
+import pytest
+
+from deployments.guard.guard import Guard
+from deployments.guard.settings import GuardSettings, RequestBounds
+from tests.rigs.http_server import FakeServer, eventually, serving
+
+PATH = "/v1/chat/completions"
+BODY = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 400}
+TIMEOUT = "x-request-timeout-ms"
+
+
+@pytest.fixture(scope="module")
+def hasty_server() -> Iterator[FakeServer]:
+    """Gives a request a tenth of a second, and two where it asks, of 4096 bytes."""
+    bounds = RequestBounds(max_body_bytes=4096, default_timeout_s=0.1, max_timeout_s=2)
+    with serving(guard=Guard(GuardSettings(bounds=bounds))) as server:
+        yield server
+
+
+@pytest.fixture
+def hasty(hasty_server: FakeServer) -> Iterator[httpx.Client]:
+    hasty_server.loop.may_step.clear()
+    hasty_server.loop.submitted.clear()
+    hasty_server.loop.aborted.clear()
+    with httpx.Client(base_url=hasty_server.base_url, timeout=20) as client:
+        yield client
+
+
+def is_left_clean(server: FakeServer) -> bool:
+    """Return whether what was begun was aborted, once, and no stream is left."""
+    (request,) = server.loop.submitted
+    return (
+        server.loop.aborted == {request.request_id: 1}
+        and not server.replica._streams
+        and server.loop.snapshot().num_running == 0
+    )
+
+
+def test_over_the_servers_own_limit_a_whole_answer_is_a_408_that_names_it(
+    hasty_server: FakeServer, hasty: httpx.Client
+):
+    answer = hasty.post(PATH, json=BODY)
+
+    assert answer.status_code == 408
+    error = answer.json()["error"]
+    assert error["code"] == "request_timeout"
+    assert "0.1 s (args.requests.default_timeout_s)" in error["message"]
+    # Trying again would only run into it again.
+    assert answer.headers["x-should-retry"] == "false"
+    assert eventually(lambda: is_left_clean(hasty_server))
+
+
+def test_a_client_asks_for_more_or_less_in_a_header(
+    hasty_server: FakeServer, hasty: httpx.Client, server: FakeServer, http: httpx.Client
+):
+    server.loop.may_step.clear()
+    answer = http.post(PATH, json=BODY, headers={TIMEOUT: "40"})
+    assert answer.status_code == 408
+    assert f"0.04 s ({TIMEOUT})" in answer.json()["error"]["message"]
+    assert eventually(lambda: is_left_clean(server))
+
+    hasty_server.loop.may_step.set()
+    hasty_server.loop.step_s = 0.06
+    answer = hasty.post(PATH, json={**BODY, "max_tokens": 4}, headers={TIMEOUT: "2000"})
+    hasty_server.loop.step_s = 0.0
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "1.5", "2001", "soon", "", "9" * 4000, "0x10"])
+def test_a_limit_that_cannot_be_is_refused_by_name(
+    hasty_server: FakeServer, hasty: httpx.Client, value: str
+):
+    answer = hasty.post(PATH, json=BODY, headers={TIMEOUT: value})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, TIMEOUT)
+    assert "from 1 to 2000" in error["message"]
+    assert not hasty_server.loop.submitted
+
+
+def test_a_stream_ends_with_an_error_frame_and_done(hasty_server: FakeServer, hasty: httpx.Client):
+    answer = hasty.post(PATH, json={**BODY, "stream": True})
+
+    assert answer.status_code == 200
+    *_, error, done, end = answer.text.split("\n\n")
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "request_timeout"
+    assert (done, end) == ("data: [DONE]", "")
+    assert '"finish_reason":"' not in answer.text
+    assert eventually(lambda: is_left_clean(hasty_server))
+
+
+def test_the_openai_client_raises_in_mid_stream(server: FakeServer, openai_client: openai.OpenAI):
+    server.loop.step_s = 0.005
+    stream = openai_client.chat.completions.create(
+        **BODY, stream=True, extra_headers={TIMEOUT: "200"}
+    )
+    with pytest.raises(openai.APIError, match=TIMEOUT):
+        for _ in stream:
+            pass
+
+
+def test_an_upload_that_takes_too_long_is_over_at_the_deadline_too(hasty: httpx.Client):
+    def slowly() -> Iterator[bytes]:
+        yield b'{"model": '
+        eventually(lambda: False, 0.5)
+
+    headers = {"content-type": "application/json"}
+    answer = hasty.post(PATH, content=slowly(), headers=headers)
+    assert answer.json()["error"]["code"] == "request_timeout"
+
+
+def test_the_limit_of_a_body_is_the_settings(hasty: httpx.Client):
+    headers = {"content-type": "application/json"}
+    for content in (b"a" * 4097, iter([b"a" * 4000, b"a" * 97])):
+        answer = hasty.post(PATH, content=content, headers=headers)
+        assert answer.status_code == 413
+        assert "4096 bytes" in answer.json()["error"]["message"]
+    for content in (b"a" * 4096, iter([b"a" * 4000, b"a" * 96])):
+        answer = hasty.post(PATH, content=content, headers=headers)
+        assert answer.json()["error"]["code"] == "invalid_json"
+
+
+def nested(depth: int) -> str:
+    """Return a body of so many levels, with more brackets in its texts."""
+    text = json.dumps({**BODY, "max_tokens": 1, "user": "[{" * 200, "metadata": "HERE"})
+    return text.replace('"HERE"', "[" * (depth - 1) + "]" * (depth - 1))
+
+
+def test_a_body_may_be_nested_a_hundred_levels_deep_and_no_more(http: httpx.Client):
+    headers = {"content-type": "application/json"}
+    for depth, status in ((1, 200), (100, 200), (101, 400), (900, 400)):
+        answer = http.post(PATH, content=nested(depth) if depth > 1 else nested(2), headers=headers)
+        assert answer.status_code == status, depth
+    assert "nested over 100 levels" in answer.json()["error"]["message"]
+
+
+SANE = ["a", "1-2_3", "|trace.id:7/x=", "x" * 128]
+INSANE = ["", "x" * 129, "with space", "ü".encode(), b"tab\there"]
+
+
+@pytest.mark.parametrize("given", SANE)
+def test_a_sane_request_id_is_in_every_answer(server: FakeServer, http: httpx.Client, given: str):
+    def broken(_request):
+        raise RuntimeError("a fault of ours")
+
+    headers = {"x-request-id": given}
+    fields = {**BODY, "max_tokens": 2}
+    answers = [
+        http.post(PATH, json=fields, headers=headers),
+        http.post(PATH, json={**fields, "stream": True}, headers=headers),
+        http.post(PATH, json={**fields, "temperature": -1}, headers=headers),
+        http.get("/nope", headers=headers),
+        http.get("/livez", headers=headers),
+        http.post(PATH, content=b"a" * 5_000_000, headers=headers),
+    ]
+    server.loop.script = broken
+    answers.append(http.post(PATH, json=fields, headers=headers))
+    assert [each.status_code for each in answers] == [200, 200, 400, 404, 200, 413, 500]
+    assert {tuple(each.headers.get_list("x-request-id")) for each in answers} == {(given,)}
+    assert given in answers[-1].json()["error"]["message"]
+
+
+@pytest.mark.parametrize("given", INSANE)
+def test_another_request_id_is_replaced(http: httpx.Client, given: str | bytes):
+    answer = http.get("/livez", headers={"x-request-id": given})
+    assert re.fullmatch("[0-9a-f]{32}", answer.headers["x-request-id"])
+
+
+def test_without_one_every_request_has_an_id_of_its_own(http: httpx.Client):
+    assert len({http.get("/livez").headers["x-request-id"] for _ in range(5)}) == 5

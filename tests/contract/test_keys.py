@@ -1,0 +1,308 @@
+"""Who is let in: every path but the probes asks for a key that may do what the path is for."""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from fastapi import FastAPI
+
+from deployments.gateway import Gateway
+from deployments.guard import keys_file
+from deployments.guard.guard import Guard
+from deployments.guard.keys import new_key
+from deployments.guard.scopes import PROBES
+from deployments.guard.settings import GuardSettings
+from deployments.http import create_app
+from deployments.replica import EngineReplica
+from deployments.watch import EngineWatch
+from dflash.config import EngineConfig
+from tests.rigs.http_server import (
+    MODEL,
+    FakeServer,
+    LocalClient,
+    eventually,
+    open_replica,
+    serving,
+)
+from tests.rigs.keyed_server import KeyedServer, entry, serving_with_keys, write_keys
+
+CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+SCOPES = {name: (name,) for name in ("infer", "metrics", "status", "admin")}
+ROUTES = ["/v1/models", "/v1/models/fake", "/v1/chat/completions", "/v1/completions", "/version"]
+# What frameworks open by themselves, what another spelling of a path could open, and what is new.
+STRANGE = [
+    "/docs",
+    "/redoc",
+    "/openapi.json",
+    "/favicon.ico",
+    "/",
+    "*",
+    "/livez/",
+    "//livez",
+    "/v2",
+]
+STRANGE += ["/LIVEZ", "/livez/../v1/models", "/v1/models/../../livez", "/%6civez/x", "/readyz/x"]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
+    with serving_with_keys(tmp_path_factory.mktemp("keys"), SCOPES) as served:
+        yield served
+
+
+@pytest.fixture
+def http(keyed: KeyedServer) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=keyed.server.base_url, timeout=20) as client:
+        yield client
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "POST", "DELETE", "TRACE"])
+@pytest.mark.parametrize("path", ROUTES + STRANGE)
+def test_without_a_key_every_path_and_method_is_refused(http: httpx.Client, method: str, path: str):
+    # Past the client, which tidies paths: what a server makes of untidy ones is the question.
+    answer = http.request(method, "/", extensions={"target": path.encode()})
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    if method != "HEAD":
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+
+
+@pytest.mark.parametrize("path", sorted(PROBES))
+def test_probes_ask_for_no_key_and_tell_strangers_no_more_than_they_need(
+    keyed: KeyedServer, http: httpx.Client, path: str
+):
+    answer = http.get(path)
+    assert answer.status_code == 200
+    assert not {"engines", "keys_problem", "reason"} & set(answer.json())
+    for name in ("infer", "status", "admin"):
+        body = http.get(path, headers=keyed.bearer(name)).json()
+        may_see = name != "infer" and path in ("/readyz", "/health")
+        assert ("engines" in body) is may_see
+
+
+WANTED = [
+    ("GET", "/v1/models", "infer"),
+    ("GET", "/v1/nope", "infer"),
+    ("POST", "/v1/completions", "infer"),
+    ("GET", "/metrics", "metrics"),
+    ("GET", "/version", "status"),
+    ("GET", "/policy", "status"),
+    ("GET", "/policy/decisions", "status"),
+    ("GET", "/status", "status"),
+    ("POST", "/policy/pins", "admin"),
+    ("DELETE", "/policy/pins/1", "admin"),
+    ("POST", "/metrics", "admin"),
+    ("GET", "/admin/memory", "admin"),
+    ("GET", "/policyx", "admin"),
+    ("GET", "/whatever/is/new", "admin"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "wanted"), WANTED)
+def test_a_key_does_what_its_scopes_say_and_admin_does_everything(
+    keyed: KeyedServer, http: httpx.Client, method: str, path: str, wanted: str
+):
+    for name in SCOPES:
+        answer = http.request(method, path, headers=keyed.bearer(name))
+        if name in (wanted, "admin"):
+            assert answer.status_code not in (401, 403)
+        else:
+            assert answer.status_code == 403
+            error = answer.json()["error"]
+            assert error["code"] == "forbidden_scope"
+            assert repr(wanted) in error["message"]
+
+
+def client_of(keyed: KeyedServer, key: str) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{keyed.server.base_url}/v1", api_key=key, max_retries=0)
+
+
+def test_the_openai_client_raises_what_it_raises_for_its_own_service(keyed: KeyedServer):
+    with client_of(keyed, keyed.keys["infer"]) as client:
+        assert client.chat.completions.create(**CHAT).usage.completion_tokens == 2
+    with client_of(keyed, new_key()) as client, pytest.raises(openai.AuthenticationError) as no:
+        client.chat.completions.create(**CHAT)
+    assert no.value.code == "invalid_api_key"
+    key = keyed.keys["metrics"]
+    with client_of(keyed, key) as client, pytest.raises(openai.PermissionDeniedError) as no:
+        client.chat.completions.create(**CHAT)
+    assert no.value.code == "forbidden_scope"
+
+
+def basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
+
+
+def test_only_the_whole_key_alone_in_its_header_counts(keyed: KeyedServer, http: httpx.Client):
+    key = keyed.keys["infer"]
+    wrong = [key, f"Token {key}", f"Bearer {key[:-1]}", f"Bearer {key}x", f"Bearer {key.upper()}"]
+    wrong += ["Bearer", f"Bearer {'x' * 5000}", "Bearer é", f"Bearer {key} {key}"]
+    for value in wrong:
+        answer = http.get("/v1/models", headers={"authorization": value.encode("latin-1")})
+        assert answer.status_code == 401, value
+        assert key not in answer.text
+    twice = [("authorization", f"Bearer {key}"), ("authorization", "Bearer other")]
+    assert http.get("/v1/models", headers=twice).status_code == 401
+    assert http.get(f"/v1/models?api_key={key}").status_code == 401
+    for value in (f"bearer {key}", f"BEARER   {key}"):
+        assert http.get("/v1/models", headers={"authorization": value}).status_code == 200
+
+
+def test_a_browser_may_read_the_status_with_a_key_as_its_password_and_change_nothing(
+    keyed: KeyedServer, http: httpx.Client
+):
+    asked = http.get("/version").headers.get_list("www-authenticate")
+    assert [each.partition(" ")[0] for each in asked] == ["Bearer", "Basic"]
+    # No prompt where programs ask.
+    assert "Basic" not in http.get("/v1/models").headers["www-authenticate"]
+    headers = {"authorization": basic(keyed.keys["admin"])}
+    assert http.get("/version", headers=headers).status_code == 200
+    assert http.post("/policy/pins", headers=headers).status_code == 401
+    for value in (basic("x"), "Basic !!!", "Basic"):
+        assert http.get("/version", headers={"authorization": value}).status_code == 401
+
+
+def app_of(keyed: KeyedServer, replica: EngineReplica) -> FastAPI:
+    client = LocalClient(replica)
+    guard = Guard(GuardSettings(str(keyed.file)))
+    return create_app(Gateway(client, EngineWatch(client), MODEL), guard=guard)
+
+
+def test_a_refused_request_costs_neither_its_body_nor_a_token(keyed: KeyedServer):
+    """Its body is not even received: the connection would wait for it for ever."""
+    sent: list[dict[str, Any]] = []
+
+    async def test() -> None:
+        replica, _ = await open_replica(EngineConfig())
+        app = app_of(keyed, replica)
+
+        async def receive() -> dict[str, Any]:
+            raise AssertionError("somebody asked for the body")
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        path = "/v1/completions"
+        headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer nope")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        await app({**scope, "query_string": b"", "root_path": ""}, receive, send)
+        socket = {"type": "websocket", "path": "/v1/realtime", "headers": headers}
+        await app({**socket, "query_string": b"", "root_path": ""}, receive, send)
+        replica.__del__()
+
+    asyncio.run(test())
+
+    assert sent[0]["status"] == 401
+    assert sent[-1] == {"type": "websocket.close", "code": 1008}
+
+
+def test_under_a_route_prefix_the_same_paths_are_open_and_no_others(keyed: KeyedServer):
+    async def test() -> list[int]:
+        replica, _ = await open_replica(EngineConfig())
+        transport = httpx.ASGITransport(app_of(keyed, replica), root_path="/small")
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            paths = ("/small/livez", "/small/v1/models", "/small/small/livez", "/smallx/livez")
+            found = [(await http.get(path)).status_code for path in paths]
+        replica.__del__()
+        return found
+
+    assert asyncio.run(test()) == [200, 401, 401, 401]
+
+
+@pytest.fixture
+def followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[KeyedServer, httpx.Client]]:
+    monkeypatch.setattr(keys_file, "LOOK_INTERVAL_S", 0.01)
+    with (
+        serving_with_keys(tmp_path, {"ana": ("infer", "status")}) as keyed,
+        httpx.Client(base_url=keyed.server.base_url, timeout=20) as http,
+    ):
+        yield keyed, http
+
+
+def test_a_changed_file_is_taken_without_a_restart(followed: tuple[KeyedServer, httpx.Client]):
+    keyed, http = followed
+    bob = new_key()
+
+    def status_of(key: str) -> int:
+        return http.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code
+
+    assert (status_of(keyed.keys["ana"]), status_of(bob)) == (200, 401)
+    write_keys(keyed.file, entry("bob", bob, "infer"))
+    assert eventually(lambda: status_of(bob) == 200)
+    assert status_of(keyed.keys["ana"]) == 401
+
+
+@pytest.mark.parametrize("ruin", ["broken", "emptied", "removed", "locked out"])
+def test_a_file_that_cannot_be_used_leaves_the_keys_before_it_in_force_and_says_why(
+    followed: tuple[KeyedServer, httpx.Client], caplog: pytest.LogCaptureFixture, ruin: str
+):
+    keyed, http = followed
+    ana, secret = keyed.bearer("ana"), new_key()
+
+    def problem() -> str | None:
+        return http.get("/readyz", headers=ana).json()["keys_problem"]
+
+    assert problem() is None
+    if ruin == "removed":
+        keyed.file.unlink()
+    else:
+        # Each has the key where a hash, a name or YAML should be.
+        contents = {
+            "broken": f"keys: [\n*{secret} !{secret} {{",
+            "emptied": "keys: []",
+            "locked out": f"{secret}: 1\nkeys:\n- {{name: x, hash: {secret}, {secret}: [infer]}}",
+        }
+        keyed.file.write_text(contents[ruin])
+    with caplog.at_level(logging.DEBUG):
+        assert eventually(lambda: problem() is not None)
+    assert str(keyed.file) in problem()
+    assert secret not in problem()
+    assert http.get("/v1/models", headers=ana).status_code == 200
+    assert "keys_problem" not in http.get("/readyz").json()
+
+    write_keys(keyed.file, entry("ana", keyed.keys["ana"], "infer", "status"))
+    assert eventually(lambda: problem() is None)
+
+
+def test_without_any_key_in_force_nobody_is_let_in_and_the_process_is_not_ready(tmp_path: Path):
+    guard = Guard(GuardSettings(str(tmp_path / "absent.yaml")))
+    with serving(guard=guard) as server, httpx.Client(base_url=server.base_url) as http:
+        assert http.get("/livez").status_code == 200
+        ready = http.get("/readyz")
+        assert ready.status_code == 503
+        assert "no API key is in force" in ready.json()["reason"]
+        assert str(tmp_path) not in ready.text
+        assert (
+            http.get("/v1/models", headers={"authorization": f"Bearer {new_key()}"}).status_code
+            == 401
+        )
+
+
+def test_no_key_is_ever_in_a_log_line_an_answer_or_what_a_key_prints_as(
+    keyed: KeyedServer, http: httpx.Client, caplog: pytest.LogCaptureFixture
+):
+    seen: list[str] = []
+    with caplog.at_level(logging.DEBUG):
+        for key in [*keyed.keys.values(), new_key()]:
+            for path in [*ROUTES, *sorted(PROBES), "/docs"]:
+                answer = http.get(path, headers={"authorization": f"Bearer {key}"})
+                seen += [answer.text, str(answer.headers)]
+    ours = [line for line in caplog.records if not line.name.startswith(("http", "openai"))]
+    seen += [line.getMessage() for line in ours]
+    seen.append(repr(vars(keyed.server)))
+    assert not [text for text in seen for key in keyed.keys.values() if key in text]
+
+
+def test_where_no_key_is_set_nobody_needs_one(module_server: FakeServer):
+    answer = httpx.get(f"{module_server.base_url}/readyz")
+    assert answer.json()["engines"]
+    headers = {"authorization": "Bearer whatever"}
+    assert httpx.get(f"{module_server.base_url}/v1/models", headers=headers).status_code == 200
