@@ -38,7 +38,7 @@ setup: $(VENV)/.installed
 	@$(VENV)/bin/python -m dflash.models.embedded
 
 serve: setup
-	@$(VENV)/bin/python -m deployments.config $(CONFIG)
+	@$(VENV)/bin/dflashctl check $(CONFIG)
 	@$(VENV)/bin/python scripts/check_port.py $(CONFIG)
 	@exec $(VENV)/bin/serve run $(CONFIG)
 

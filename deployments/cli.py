@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 # Verb, the module whose `main(argv)` answers it, and what it does.
 _VERBS = {
+    "check": ("deployments.check", "check a configuration, and say what it will need"),
     "explain": ("deployments.explain", "say what the policy changed, when and why"),
     "keys": ("deployments.guard.keys_verb", "draw API keys, and check a file of them"),
     "replay": ("deployments.replay", "make recorded decisions again and compare them"),

@@ -1,6 +1,6 @@
 """The settings under `args` and `user_config` of `serve_config.yaml`, read strictly.
 
-`python -m deployments.config serve_config.yaml` checks a whole file without starting anything.
+`dflashctl check serve_config.yaml` checks a whole file without starting anything.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 from deployments.guard.settings import GuardSettings, RequestBounds
 from deployments.pin_order import PinOrder
-from deployments.strict import Problem, joined, problems_in, value_from
+from deployments.strict import joined, problems_in, value_from
 from dflash.config import EMBEDDED_MODEL, EngineConfig, EngineLimits
 from dflash.errors import ConfigError
 from policy.limits import Limits
@@ -118,23 +118,7 @@ def _read(schema: type[Any], value: object, path: str) -> Any:
     return value_from(schema, value)
 
 
-def main(arguments: list[str]) -> int:
-    """Print every problem of a configuration file; return 1 where there is one."""
-    from deployments.config_file import problems_of_file
-
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m deployments.config serve_config.yaml\n")
-        return 2
-    problems: list[Problem] = problems_of_file(Path(arguments[0]))
-    for problem in problems:
-        sys.stderr.write(f"{arguments[0]}{problem.report()}\n")
-    if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        sys.stderr.write(f"{count}. Nothing was started.\n")
-    else:
-        sys.stderr.write(f"{arguments[0]}: no problem found\n")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
+    from deployments.check import main
+
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """Plain values against frozen dataclasses: every unknown key and wrong value, with its path."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date
 from difflib import get_close_matches
@@ -97,7 +97,8 @@ def _walk(schema: type[Any], value: object, path: KeyPath) -> Iterator[Problem]:
     yield from unfit
     # Nested parts have been walked, so that one of them cannot hide the problems of another.
     if not unfit:
-        yield from _value_problems(schema, plain, path)
+        walked = value.keys() - plain.keys()
+        yield from _value_problems(schema, plain, path, walked)
 
 
 def _unfit(value: object, path: KeyPath) -> Iterator[Problem]:
@@ -131,7 +132,7 @@ def _half(text: str, path: KeyPath) -> Iterator[Problem]:
 
 
 def _value_problems(
-    schema: type[Any], plain: dict[str, object], path: KeyPath
+    schema: type[Any], plain: dict[str, object], path: KeyPath, walked: Collection[str]
 ) -> Iterator[Problem]:
     try:
         # As JSON: strict about types, and enumerations are written as their values.
@@ -139,6 +140,8 @@ def _value_problems(
     except ValidationError as error:
         for each in error.errors(include_url=False, include_context=False):
             at = (*path, *_keys_in(plain, each["loc"]))
+            if each["type"] == "missing" and each["loc"][0] in walked:
+                continue
             yield Problem(at, f"{each['msg']}.", each["input"])
     except (ConfigError, PolicyError) as error:
         # The message begins with the key in full; from one of our fields on it is ours.

@@ -37,12 +37,15 @@ class KVCacheConfig:
 
     Attributes:
         page_size: Tokens a page holds. Fixed by the attention kernels.
-        memory_gib: Memory for pages, GiB.
+        memory_gib: Memory for pages, GiB; None takes 0.5, or follows ``memory_share``.
+        memory_share: Share of the memory that all parts of the engine may take together; the pages
+            get what the others leave of it.
         prefix_caching: Whether finished prompts' full pages are kept and shared.
     """
 
     page_size: int = 16
-    memory_gib: float = 0.5
+    memory_gib: float | None = None
+    memory_share: float | None = None
     prefix_caching: bool = True
 
     def __post_init__(self) -> None:
@@ -51,7 +54,16 @@ class KVCacheConfig:
                 f"engine.kv_cache.page_size must be 16, got {self.page_size}: the attention "
                 "kernels work on pages of 16 tokens; leave the key out"
             )
-        if not 0.001 <= self.memory_gib <= 1024:
+        if self.memory_share is not None and self.memory_gib is not None:
+            raise ConfigError(
+                f"engine.kv_cache.memory_share is {self.memory_share} beside memory_gib "
+                f"{self.memory_gib}; both size the pages: leave one out"
+            )
+        if self.memory_share is not None and not 0 < self.memory_share <= 1:
+            raise ConfigError(
+                f"engine.kv_cache.memory_share must be in (0, 1], got {self.memory_share}; try 0.9"
+            )
+        if self.memory_gib is not None and not 0.001 <= self.memory_gib <= 1024:
             raise ConfigError(
                 f"engine.kv_cache.memory_gib must be in [0.001, 1024], got {self.memory_gib}; "
                 "try 0.5"

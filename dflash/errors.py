@@ -13,6 +13,10 @@ class CheckpointError(EngineError):
     """A checkpoint is missing, truncated, misshapen or of an unknown family."""
 
 
+class NotHereError(CheckpointError):
+    """A checkpoint is not on this machine, and nothing may be fetched to look into it."""
+
+
 class CacheFolderError(EngineError):
     """The cache folder cannot be used: read-only, full or not a folder."""
 

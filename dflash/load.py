@@ -17,17 +17,17 @@ from dflash.drafters.choice import (
     report_of,
 )
 from dflash.drafters.held import HeldDrafter
-from dflash.drafters.load import Lender
-from dflash.drafters.sizes import drafter_sizes
+from dflash.drafters.load import Lender, held_drafter
 from dflash.engine import Engine
-from dflash.errors import CheckpointError, ConfigError, KernelError
+from dflash.errors import CheckpointError, KernelError
 from dflash.exactness import ExactnessReport
+from dflash.forecast import forecast_of
 from dflash.forms import CompiledForm, Form, Parts, TorchForm
 from dflash.kernels.build import native_build
 from dflash.kernels.pages import allocate_pages, rotary_table
 from dflash.kernels.torch_forms import FixedRows, OneQuery, PackedRows, PaddedRuns
 from dflash.machine_memory import memory_of_this_machine
-from dflash.memory import MemoryPlan, format_plan, plan_memory
+from dflash.memory import MemoryPlan, format_plan
 from dflash.models.checkpoint import Checkpoint, open_checkpoint
 from dflash.models.config import max_model_len
 from dflash.models.registry import program_for
@@ -134,19 +134,20 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
         config.model, cache_dir, lambda phase, fraction: report(phase, 0.5 * fraction)
     )
     report("planning memory", 0.5)
-    plan, chosen = _planned(config, checkpoint, chosen_drafters(config, checkpoint))
-    _logger.info("%s", format_plan(plan))
+    memory = memory_of_this_machine()
+    forecast = forecast_of(config, checkpoint, chosen_drafters(config, checkpoint), memory)
+    _logger.info("%s", format_plan(forecast.plan))
 
     report("loading weights", 0.55)
     torch.set_num_threads(_num_threads(config))
-    target = _loaded_target(config, checkpoint, plan, report)
+    target = _loaded_target(config, checkpoint, forecast.plan, report)
     _logger.info(
         "exactness %s: %s (%s)",
         target.exactness.mode,
         target.exactness.form,
         target.exactness.detail,
     )
-    drafters, speculation = _loaded_drafters(config, chosen, target, report)
+    drafters, speculation = _loaded_drafters(config, forecast.drafters, target, report)
     _logger.info("speculation: %s", speculation.detail)
     report("ready", 1.0)
     return LoadedModels(target, drafters, speculation)
@@ -154,27 +155,6 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
 
 def _num_threads(config: EngineConfig) -> int:
     return config.num_threads or len(os.sched_getaffinity(0))
-
-
-def _planned(
-    config: EngineConfig, checkpoint: Checkpoint, chosen: tuple[ChosenDrafter, ...] | str
-) -> tuple[MemoryPlan, tuple[ChosenDrafter, ...] | str]:
-    """Return the plan, and the drafters; unless named, those without room are left out."""
-    memory = memory_of_this_machine()
-    sizes = (checkpoint.config, config, memory.total_bytes, memory.used_bytes)
-    if isinstance(chosen, str):
-        return plan_memory(*sizes), chosen
-    length = max_model_len(checkpoint.config, config.max_model_len)
-    target = program_for(checkpoint.config)
-    added = [
-        drafter_sizes(each.checkpoint.config, target, config.limits, config.dtype, length)
-        for each in chosen
-    ]
-    try:
-        return plan_memory(*sizes, added), chosen
-    except ConfigError as error:
-        reason = reason_to_go_on(config, error)
-        return _planned(config, checkpoint, chosen[:-1] or f"with {chosen[0].name}, {reason}")
 
 
 def _loaded_drafters(
@@ -187,7 +167,7 @@ def _loaded_drafters(
     for each in () if isinstance(chosen, str) else chosen:
         report("loading the drafter", 0.95)
         try:
-            drafter = each.held(target.lender, config)
+            drafter = held_drafter(each, target.lender, config)
         except (CheckpointError, KernelError) as error:
             reasons.append(reason_to_go_on(config, error))
         else:

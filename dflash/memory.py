@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dflash.config import Dtype, EngineConfig, EngineLimits
+from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
 from dflash.errors import AccountingError, ConfigError
 from dflash.models.config import ModelConfig, max_model_len, tensor_shapes
 from dflash.models.registry import program_for
@@ -14,6 +14,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 FLOAT32_BYTES = 4
 DTYPE_BYTES = {Dtype.BFLOAT16: 2, Dtype.FLOAT32: 4}
+DEFAULT_KV_GIB = 0.5
 # A verify run: the anchor and the longest draft.
 _MAX_LOGIT_ROWS_PER_SEQ = 8
 
@@ -114,17 +115,28 @@ def plan_memory(
     """
     program = program_for(model)
     page_bytes = program.attention.elements_per_page * DTYPE_BYTES[engine.dtype]
-    num_pages = int(engine.kv_cache.memory_gib * GIB) // page_bytes
-    activations_bytes = activation_peak_bytes(program, engine.limits, engine.dtype)
-    sizes = {
-        "weights_bytes": weights_bytes(model, engine),
-        "kv_reserved_bytes": num_pages * page_bytes,
-        "drafter_weights_bytes": sum(drafter.weights_bytes for drafter in drafters),
-        "drafter_kv_bytes": sum(drafter.kv_bytes(num_pages) for drafter in drafters),
-        "activation_peak_bytes": activations_bytes
-        + sum(drafter.activation_bytes for drafter in drafters),
-        "other_bytes": other_bytes,
-    }
+    drafter_page_bytes = sum(drafter.page_bytes for drafter in drafters)
+
+    def sizes_with(num_pages: int) -> dict[str, int]:
+        return {
+            "weights_bytes": weights_bytes(model, engine),
+            "kv_reserved_bytes": num_pages * page_bytes,
+            "drafter_weights_bytes": sum(drafter.weights_bytes for drafter in drafters),
+            "drafter_kv_bytes": sum(drafter.kv_bytes(num_pages) for drafter in drafters),
+            "activation_peak_bytes": activation_peak_bytes(program, engine.limits, engine.dtype)
+            + sum(drafter.activation_bytes for drafter in drafters),
+            "other_bytes": other_bytes,
+        }
+
+    share = engine.kv_cache.memory_share
+    if share is None:
+        num_pages = int((engine.kv_cache.memory_gib or DEFAULT_KV_GIB) * GIB) // page_bytes
+    else:
+        # The share is of the engine's own parts; what others hold is not there to be had.
+        most_bytes = min(int(share * total_bytes) + other_bytes, total_bytes)
+        room_bytes = most_bytes - sum(sizes_with(0).values())
+        num_pages = max(0, room_bytes // (page_bytes + drafter_page_bytes))
+    sizes = sizes_with(num_pages)
     needed_bytes = sum(sizes.values())
     needed = MemoryPlan(
         **sizes,
@@ -134,7 +146,6 @@ def plan_memory(
         page_size=engine.kv_cache.page_size,
     )
     if needed_bytes > total_bytes:
-        drafter_page_bytes = sum(drafter.page_bytes for drafter in drafters)
         raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter_page_bytes))
     _check_longest_sequence(model, engine, num_pages, page_bytes)
     headroom_bytes = total_bytes - needed_bytes
@@ -228,10 +239,15 @@ def _check_longest_sequence(
         needed_gib = _rounded_up(-(-positions // page_size) * page_bytes)
         or_shorter = f", or engine.max_model_len to {num_tokens} or less" if num_tokens else ""
         raise ConfigError(
-            f"engine.kv_cache.memory_gib is {engine.kv_cache.memory_gib}, room for {num_tokens} "
-            f"tokens, but one sequence can have {positions}; set it to {needed_gib} or more"
-            f"{or_shorter}"
+            f"{_kv_setting(engine.kv_cache)}, room for {num_tokens} tokens, but one sequence can "
+            f"have {positions}; set engine.kv_cache.memory_gib to {needed_gib} or more{or_shorter}"
         )
+
+
+def _kv_setting(kv_cache: KVCacheConfig) -> str:
+    if kv_cache.memory_share is not None:
+        return f"engine.kv_cache.memory_share is {kv_cache.memory_share}"
+    return f"engine.kv_cache.memory_gib is {kv_cache.memory_gib or DEFAULT_KV_GIB}"
 
 
 def _rounded_down(num_bytes: int) -> float:

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from dflash.errors import CheckpointError
 
+PAGE_SIZE = 16
+"""Tokens a KV page holds; the attention kernels are written for it."""
 EMBEDDING_TAP = -1
 """The tap of the rows that the first layer reads: the embedded tokens."""
 
@@ -264,8 +266,8 @@ class AttentionShape:
 
     @property
     def elements_per_page(self) -> int:
-        """Elements of keys and values a 16-token page takes over all layers."""
-        return 2 * 16 * self.num_layers * self.num_kv_heads * self.head_dim
+        """Elements of keys and values a page takes over all layers."""
+        return 2 * PAGE_SIZE * self.num_layers * self.num_kv_heads * self.head_dim
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from benchmarks.rigs.random_tensor import draft_ids, random_tensor
 from benchmarks.rigs.tiny_mtp import TinyMtp, write_tiny_mtp
+from dflash.drafters.binding import open_bound_drafter
 from dflash.drafters.checkpoint import drafter_tensor_shapes
 from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
-from dflash.drafters.load import load_drafter, open_bound_drafter
+from dflash.drafters.load import load_drafter
 from dflash.drafters.mtp import MtpDrafter
 from dflash.load import LoadedTarget
 from dflash.models.config import ModelConfig

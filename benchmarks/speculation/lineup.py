@@ -10,11 +10,12 @@ from benchmarks.rigs.registered_drafters import REGISTERED, made_up
 from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_tensors, write_tiny_drafter
 from dflash.config import AUTO_DRAFTER, Dtype, EngineConfig, KVCacheConfig, SpeculationConfig
 from dflash.drafters.base import Drafter
+from dflash.drafters.binding import open_bound_drafter
 from dflash.drafters.choice import EMBEDDED_DRAFTERS
 from dflash.drafters.config import dflash_config_from_json
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.held import HeldDrafter
-from dflash.drafters.load import load_drafter, open_bound_drafter
+from dflash.drafters.load import load_drafter
 from dflash.load import LoadedTarget, load_models
 
 _MAX_RUNS = 32

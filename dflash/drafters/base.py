@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class DrafterKind(StrEnum):
@@ -99,7 +100,7 @@ class Drafter(Protocol):
         """Give the memory of the context's pages back; nothing is left in them."""
         ...
 
-    def observe(self, features: Tensor, commits: Sequence[ContextRows]) -> None:
+    def observe(self, features: "Tensor", commits: Sequence[ContextRows]) -> None:
         """Extend the context by committed tokens.
 
         Shapes:

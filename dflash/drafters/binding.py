@@ -1,8 +1,29 @@
 """Whether a drafter belongs to a target, and if not, why."""
 
-from dflash.drafters.checkpoint import DrafterConfig
+from pathlib import Path
+
+from dflash.drafters.checkpoint import DrafterCheckpoint, DrafterConfig, open_drafter_checkpoint
 from dflash.drafters.config import DFlashConfig
+from dflash.errors import CheckpointError
 from dflash.models.config import ModelConfig
+
+
+def open_bound_drafter(folder: Path, config: ModelConfig, fingerprint: str) -> DrafterCheckpoint:
+    """Return a drafter's checkpoint that belongs to a target, checked but not yet read.
+
+    Args:
+        folder: Where it lies.
+        config: The target's.
+        fingerprint: Of the target's checkpoint.
+
+    Raises:
+        CheckpointError: The checkpoint is wrong in itself, or another target's.
+    """
+    checkpoint = open_drafter_checkpoint(folder)
+    reason = why_inactive(checkpoint.config, config, fingerprint)
+    if reason is not None:
+        raise CheckpointError(f"{folder} cannot draft here: {reason}; use a drafter made for it")
+    return checkpoint
 
 
 def why_inactive(

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from dflash.drafters.checkpoint import EMBEDDING, HEAD, DrafterCheckpoint, DrafterConfig
 from dflash.drafters.config import DFlashConfig
@@ -12,6 +10,10 @@ from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.names import OWN, BorrowedNames
 from dflash.errors import CheckpointError
 from dflash.program import Embed, Linear, Program, RmsNorm
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 # What is the target's only after a change gets a name of the drafter's own.
 SCALED_EMBEDDING = f"{OWN}embedding"
@@ -70,16 +72,18 @@ class DrafterWeights:
 
     checkpoint: DrafterCheckpoint
     target: Program
-    target_weight: Callable[[str], Tensor]
-    target_ids: Tensor | None
-    dtype: torch.dtype
+    target_weight: Callable[[str], "Tensor"]
+    target_ids: "Tensor | None"
+    dtype: "torch.dtype"
 
-    def __call__(self, name: str) -> Tensor:
+    def __call__(self, name: str) -> "Tensor":
         """Return a tensor by the name that a program gives it.
 
         Raises:
             CheckpointError: A weight is not finite, or not in the type it is served in.
         """
+        import torch
+
         tensor = self._made(name)
         # Rounding keeps order, so that the ends of a range tell of all between them.
         if name.startswith(OWN) and not all(
@@ -91,7 +95,7 @@ class DrafterWeights:
             )
         return tensor
 
-    def _made(self, name: str) -> Tensor:
+    def _made(self, name: str) -> "Tensor":
         config, whole = self.checkpoint.config, _whole(self.target)
         if name == SCALED_EMBEDDING and isinstance(config, DFlashConfig):
             return self.target_weight(whole.embedding) * config.input_embedding_scale
@@ -109,6 +113,8 @@ class DrafterWeights:
         Raises:
             CheckpointError: One of them was trained on, or is another target's.
         """
+        import torch
+
         whole = _whole(self.target)
         for stored, name, rows in (
             (EMBEDDING, whole.embedding, None),

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from dflash.drafters.config import (
     CONV_GROUP,
@@ -18,6 +15,9 @@ from dflash.drafters.config import (
 from dflash.drafters.mtp_config import MtpConfig, is_own_mtp, mtp_config_from_json, names_mtp
 from dflash.errors import CheckpointError
 from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 EMBEDDING = "embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -56,11 +56,11 @@ class DrafterCheckpoint:
     files: WeightFiles
     stored_names: Mapping[str, str]
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> "Tensor":
         """Return one tensor as stored, by its published name; `WeightFiles.tensors` says more."""
         return self.files.tensor(self.stored_names[name])
 
-    def target_ids(self) -> Tensor | None:
+    def target_ids(self) -> "Tensor | None":
         """Return the target id of each column of the head; None where a column is its id.
 
         Shapes:
@@ -71,6 +71,8 @@ class DrafterCheckpoint:
         """
         if _TARGET_IDS not in self.stored_names:
             return None
+        import torch
+
         offsets = self.tensor(_TARGET_IDS)
         if offsets.dtype == torch.bool:
             raise CheckpointError(f"{self.folder}: d2t is stored as BOOL; it must hold ids")

@@ -3,21 +3,21 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dflash.config import AUTO_DRAFTER, AUTO_LENGTH, EMBEDDED_MODEL, EngineConfig
-from dflash.drafters.base import Drafter
+from dflash.drafters.binding import open_bound_drafter
 from dflash.drafters.checkpoint import DrafterCheckpoint
-from dflash.drafters.held import HeldDrafter
-from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
-from dflash.drafters.sizes import drafter_sizes
+from dflash.drafters.token_ids import why_other_tokens
 from dflash.errors import CheckpointError, EngineError
 from dflash.models.checkpoint import Checkpoint
 from dflash.models.folder import local_folder
-from dflash.models.hub import downloaded, is_hub_id
+from dflash.models.hub import FromHub, downloaded, is_hub_id
 from dflash.speculation_report import DrafterReport, SpeculationReport
+
+if TYPE_CHECKING:
+    from dflash.drafters.base import Drafter
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 EMBEDDED_DRAFTERS = tuple(_ASSETS / f"{EMBEDDED_MODEL}-{kind}" for kind in ("dflash", "mtp"))
@@ -44,25 +44,9 @@ class ChosenDrafter:
         config = self.checkpoint.config
         return f"{self.name}, {config.kind}, {config.reach}"
 
-    def held(self, lender: Lender, config: EngineConfig) -> HeldDrafter:
-        """Return it loaded, and so that it can be again.
-
-        Raises:
-            EngineError: It cannot be loaded.
-        """
-        checkpoint, limits = self.checkpoint, config.limits
-        sizes = drafter_sizes(
-            checkpoint.config, lender.program, limits, config.dtype, lender.max_model_len
-        )
-        return HeldDrafter(
-            partial(load_drafter, checkpoint, lender, limits.max_num_seqs),
-            context_bytes=sizes.kv_bytes(lender.num_pages),
-            weights_bytes=sizes.weights_bytes,
-        )
-
 
 def report_of(
-    loaded: Sequence[tuple[ChosenDrafter, Drafter]], draft_length: int | Literal["auto"]
+    loaded: Sequence[tuple[ChosenDrafter, "Drafter"]], draft_length: int | Literal["auto"]
 ) -> SpeculationReport:
     """Return what is said of drafters once they are loaded.
 
@@ -81,7 +65,7 @@ def report_of(
 
 
 def _length_in_force(
-    drafter: Drafter, draft_length: int | Literal["auto"]
+    drafter: "Drafter", draft_length: int | Literal["auto"]
 ) -> tuple[int | Literal["auto"], str]:
     """Return how far a drafter drafts as the engine starts, and the words for it."""
     if draft_length == AUTO_LENGTH:
@@ -94,12 +78,15 @@ def _length_in_force(
     return length, f"{use}: {asked}, over its reach" if length < draft_length else use
 
 
-def chosen_drafters(config: EngineConfig, target: Checkpoint) -> tuple[ChosenDrafter, ...] | str:
+def chosen_drafters(
+    config: EngineConfig, target: Checkpoint, from_hub: FromHub = downloaded
+) -> tuple[ChosenDrafter, ...] | str:
     """Return the drafters to load, or why there is none.
 
     Args:
         config: The settings.
         target: The target's checkpoint.
+        from_hub: Finds a hub checkpoint's folder.
 
     Raises:
         CheckpointError: The settings name a drafter that is not there, is wrong in itself or is
@@ -114,9 +101,10 @@ def chosen_drafters(config: EngineConfig, target: Checkpoint) -> tuple[ChosenDra
         return f"{_SETTING} is auto, and this version brings none for {EMBEDDED_MODEL}"
     chosen: dict[str, ChosenDrafter] = {}
     reasons = []
-    for name, folder in _names_and_folders(source):
+    for name, folder in _names_and_folders(source, from_hub):
         try:
             checkpoint = open_bound_drafter(folder, target.config, target.fingerprint)
+            _refuse_other_tokens(folder, target.folder)
         except CheckpointError as error:
             reasons.append(reason_to_go_on(config, error))
             continue
@@ -127,6 +115,11 @@ def chosen_drafters(config: EngineConfig, target: Checkpoint) -> tuple[ChosenDra
             )
         chosen[kind] = ChosenDrafter(name, checkpoint)
     return tuple(chosen.values()) or "; ".join(reasons)
+
+
+def _refuse_other_tokens(drafter: Path, target: Path) -> None:
+    if reason := why_other_tokens(drafter, target):
+        raise CheckpointError(f"{drafter} cannot draft here: {reason}; use a drafter made for it")
 
 
 def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
@@ -146,17 +139,17 @@ def reason_to_go_on(config: EngineConfig, error: EngineError) -> str:
     return reason
 
 
-def _names_and_folders(source: str | tuple[str, ...]) -> list[tuple[str, Path]]:
+def _names_and_folders(source: str | tuple[str, ...], from_hub: FromHub) -> list[tuple[str, Path]]:
     if source == AUTO_DRAFTER:
         return [(folder.name, folder) for folder in EMBEDDED_DRAFTERS if folder.is_dir()]
-    return [_named(each) for each in ((source,) if isinstance(source, str) else source)]
+    return [_named(each, from_hub) for each in ((source,) if isinstance(source, str) else source)]
 
 
-def _named(source: str) -> tuple[str, Path]:
+def _named(source: str, from_hub: FromHub) -> tuple[str, Path]:
     if folder := local_folder(source, _SETTING, repr(AUTO_DRAFTER)):
         return folder.resolve().name, folder
     if is_hub_id(source):
-        return source, downloaded(source, _SETTING)
+        return source, from_hub(source, _SETTING)
     raise CheckpointError(
         f"{_SETTING} is {source!r}: no such folder, and not a hub id (organisation/name); name "
         f"one, or take {AUTO_DRAFTER!r}, or null for plain decoding"

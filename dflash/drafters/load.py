@@ -2,25 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from dflash.drafters.binding import why_inactive
+from dflash.config import EngineConfig
 from dflash.drafters.borrowed import DrafterWeights, borrowed_names, embedding_table
-from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint, open_drafter_checkpoint
+from dflash.drafters.checkpoint import CODEBOOKS, DrafterCheckpoint
+from dflash.drafters.choice import ChosenDrafter
 from dflash.drafters.compiled_walk import walk
 from dflash.drafters.config import DFlashConfig
 from dflash.drafters.config_values import MAX_CANDIDATES
 from dflash.drafters.dflash import DFlashDrafter
 from dflash.drafters.dflash_program import block_program, context_program
+from dflash.drafters.held import HeldDrafter
 from dflash.drafters.mtp import MtpDrafter
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import mtp_programs
 from dflash.drafters.names import OWN
+from dflash.drafters.sizes import drafter_sizes
 from dflash.drafters.walk import Scoring, Selector
-from dflash.errors import CheckpointError
 from dflash.forms import Form, Parts
 from dflash.kernels.arena import Arena
 from dflash.kernels.pages import PAGE_SIZE, allocate_pages, rotary_table
@@ -53,22 +55,26 @@ class Lender:
     max_model_len: int
 
 
-def open_bound_drafter(folder: Path, config: ModelConfig, fingerprint: str) -> DrafterCheckpoint:
-    """Return a drafter's checkpoint that belongs to a target, checked but not yet read.
+def held_drafter(chosen: ChosenDrafter, lender: Lender, config: EngineConfig) -> HeldDrafter:
+    """Return a chosen drafter loaded, and so that it can be again.
 
     Args:
-        folder: Where it lies.
-        config: The target's.
-        fingerprint: Of the target's checkpoint.
+        chosen: For this target.
+        lender: What it drafts for.
+        config: The settings.
 
     Raises:
-        CheckpointError: The checkpoint is wrong in itself, or another target's.
+        EngineError: It cannot be loaded.
     """
-    checkpoint = open_drafter_checkpoint(folder)
-    reason = why_inactive(checkpoint.config, config, fingerprint)
-    if reason is not None:
-        raise CheckpointError(f"{folder} cannot draft here: {reason}; use a drafter made for it")
-    return checkpoint
+    checkpoint, limits = chosen.checkpoint, config.limits
+    sizes = drafter_sizes(
+        checkpoint.config, lender.program, limits, config.dtype, lender.max_model_len
+    )
+    return HeldDrafter(
+        partial(load_drafter, checkpoint, lender, limits.max_num_seqs),
+        context_bytes=sizes.kv_bytes(lender.num_pages),
+        weights_bytes=sizes.weights_bytes,
+    )
 
 
 def load_drafter(

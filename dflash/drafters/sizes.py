@@ -10,9 +10,18 @@ from dflash.drafters.dflash_program import block_program, context_program
 from dflash.drafters.mtp_config import MtpConfig
 from dflash.drafters.mtp_program import mtp_programs
 from dflash.drafters.names import OWN
-from dflash.kernels.pages import PAGE_SIZE
 from dflash.memory import DTYPE_BYTES, FLOAT32_BYTES, DrafterSizes, buffer_bytes
-from dflash.program import Convolve, Embed, HeadNorm, Linear, Operation, Program, RmsNorm, Rows
+from dflash.program import (
+    PAGE_SIZE,
+    Convolve,
+    Embed,
+    HeadNorm,
+    Linear,
+    Operation,
+    Program,
+    RmsNorm,
+    Rows,
+)
 
 
 def drafter_sizes(

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 
 from dflash.kernels.arena import Arena
-from dflash.program import AttentionShape
-
-PAGE_SIZE = 16
+from dflash.program import PAGE_SIZE, AttentionShape
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,18 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from dflash.config import EMBEDDED_MODEL
 from dflash.errors import CheckpointError
 from dflash.models.config import ModelConfig, model_config_from_json, tensor_shapes
 from dflash.models.embedded import OnProgress, ensure_embedded_model
 from dflash.models.folder import local_folder
-from dflash.models.hub import downloaded, is_hub_id
+from dflash.models.hub import FromHub, downloaded, is_hub_id
 from dflash.models.weight_files import WeightFiles, open_weight_files, read_json, some
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +37,20 @@ class Checkpoint:
     paths: Mapping[str, Path]
     files: WeightFiles
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> "Tensor":
         """Return one tensor as stored, on the CPU; `WeightFiles.tensors` says more."""
         return self.files.tensor(name)
 
-    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+    def tensors(self) -> "Iterator[tuple[str, Tensor]]":
         """Yield every tensor as stored (bfloat16, float16 or float32), on the CPU."""
         return self.files.tensors(self.paths)
 
 
 def open_checkpoint(
-    source: str, cache_dir: Path, on_progress: OnProgress | None = None
+    source: str,
+    cache_dir: Path,
+    on_progress: OnProgress | None = None,
+    from_hub: FromHub = downloaded,
 ) -> Checkpoint:
     """Return the checkpoint that ``engine.model`` names, checked but not yet read.
 
@@ -53,12 +58,13 @@ def open_checkpoint(
         source: The embedded model's name, a folder, or a hub id ``organisation/name``.
         cache_dir: Where the embedded model is converted to.
         on_progress: Called with the phase and the fraction done, in [0, 1].
+        from_hub: Finds a hub checkpoint's folder.
 
     Raises:
         CheckpointError: There is none, it is damaged, or it is of a kind we do not compute.
         CacheFolderError: The embedded model cannot be converted into ``cache_dir``.
     """
-    folder = _folder_of(source, cache_dir, on_progress)
+    folder = _folder_of(source, cache_dir, on_progress, from_hub)
     config = _read_config(folder)
     files = open_weight_files(folder)
     _check_tensors(folder, config, files.shapes)
@@ -74,7 +80,9 @@ def open_checkpoint(
     )
 
 
-def _folder_of(source: str, cache_dir: Path, on_progress: OnProgress | None) -> Path:
+def _folder_of(
+    source: str, cache_dir: Path, on_progress: OnProgress | None, from_hub: FromHub
+) -> Path:
     if source == EMBEDDED_MODEL:
         return ensure_embedded_model(cache_dir, on_progress)
     if folder := local_folder(source, "engine.model", repr(EMBEDDED_MODEL)):
@@ -82,7 +90,7 @@ def _folder_of(source: str, cache_dir: Path, on_progress: OnProgress | None) -> 
     if is_hub_id(source):
         if on_progress:
             on_progress(f"downloading {source}", 0.0)
-        return downloaded(source, "engine.model")
+        return from_hub(source, "engine.model")
     near = difflib.get_close_matches(source, [EMBEDDED_MODEL], n=1)
     meant = f"did you mean {EMBEDDED_MODEL!r}?" if near else f"try {EMBEDDED_MODEL!r}"
     raise CheckpointError(

@@ -60,12 +60,16 @@ def ensure_embedded_model(
         CacheFolderError: ``cache_dir`` cannot be written or is no folder.
         CheckpointError: The package with the weights is not installed, or not the expected one.
     """
-    source = GgufSource(
-        find=packaged_gguf,
-        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    )
-    folder = cache_dir / "models" / f"{EMBEDDED_MODEL}-v{CONVERTER_VERSION}"
-    return ensure_converted(source, folder, on_progress, deep=deep)
+    return ensure_converted(_SOURCE, _folder_in(cache_dir), on_progress, deep=deep)
+
+
+def is_converted(cache_dir: Path) -> bool:
+    """Return whether the embedded model has been converted, and lies there whole."""
+    return _is_usable(_folder_in(cache_dir), _SOURCE, deep=False)
+
+
+def _folder_in(cache_dir: Path) -> Path:
+    return cache_dir / "models" / f"{EMBEDDED_MODEL}-v{CONVERTER_VERSION}"
 
 
 def packaged_gguf() -> Path:
@@ -85,6 +89,12 @@ def packaged_gguf() -> Path:
         f"the package that carries the model {EMBEDDED_MODEL} is not installed; "
         f"run: {INSTALL_COMMAND}"
     )
+
+
+_SOURCE = GgufSource(
+    find=packaged_gguf,
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
 
 
 def ensure_converted(

@@ -4,14 +4,15 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from dflash.errors import CheckpointError
 from dflash.models.safetensors_file import SafetensorsFile, open_safetensors
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -35,12 +36,12 @@ class WeightFiles:
     paths: Mapping[str, Path]
     fingerprints: tuple[str, ...]
 
-    def tensor(self, name: str) -> Tensor:
+    def tensor(self, name: str) -> "Tensor":
         """Return one tensor as stored, on the CPU; `tensors` says more."""
         ((_, tensor),) = self.tensors([name])
         return tensor
 
-    def tensors(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
+    def tensors(self, names: Iterable[str]) -> "Iterator[tuple[str, Tensor]]":
         """Yield tensors as stored, on the CPU.
 
         A tensor may be a view of the mapped file: copy what must outlive the file.
@@ -52,6 +53,9 @@ class WeightFiles:
             CheckpointError: A weight is infinite or not a number, or the file changed since it
                 was checked.
         """
+        # Here and not above: whoever only looks at names and shapes need not wait for torch.
+        import torch
+
         for name in names:
             path = self.paths[name]
             try:

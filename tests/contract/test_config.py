@@ -11,7 +11,7 @@ import yaml
 
 from deployments import origin
 from deployments.config import ServeArgs, serve_args_from
-from deployments.config_file import problems_of, problems_of_file
+from deployments.config_file import problems_of, read_config_file
 from deployments.origin import ForeignEngineError, require_own_engine
 from dflash.config import Dtype, EngineConfig, EngineLimits, KVCacheConfig
 from dflash.errors import ConfigError
@@ -32,7 +32,7 @@ def at(config: dict[str, Any], path: str) -> Any:
 
 
 def test_the_shipped_configuration_has_no_problem():
-    assert problems_of_file(SHIPPED) == []
+    assert read_config_file(SHIPPED).problems == ()
 
 
 def test_the_shipped_configuration_scales_from_one_to_two_on_fractional_cpus():
@@ -170,8 +170,8 @@ def test_a_report_has_file_line_key_and_fix_for_all_problems_at_once(tmp_path: P
 def test_a_file_that_is_no_configuration_is_a_problem_not_a_crash(tmp_path: Path, content: bytes):
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    assert problems_of_file(path)
-    assert problems_of_file(tmp_path / "absent.yaml")
+    assert read_config_file(path).problems
+    assert read_config_file(tmp_path / "absent.yaml").problems
 
 
 def test_building_with_wrong_args_fails_with_every_problem():

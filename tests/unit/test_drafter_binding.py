@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.tiny_drafter import TinyDrafter, tiny_drafter_json, write_tiny_drafter
-from dflash.drafters.binding import why_inactive
+from dflash.drafters.binding import open_bound_drafter, why_inactive
 from dflash.drafters.config import dflash_config_from_json
-from dflash.drafters.load import open_bound_drafter
 from dflash.errors import CheckpointError
 from dflash.models.config import model_config_from_json
 from tests.rigs.tiny_checkpoint import TINY_CONFIG

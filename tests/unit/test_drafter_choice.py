@@ -15,7 +15,7 @@ from benchmarks.rigs.tiny_drafter import (
     write_tiny_drafter,
 )
 from benchmarks.rigs.tiny_mtp import TinyMtp
-from dflash import load
+from dflash import forecast
 from dflash.config import EMBEDDED_MODEL, Dtype, SpeculationConfig
 from dflash.drafters import choice
 from dflash.errors import CheckpointError, ConfigError
@@ -185,7 +185,7 @@ def no_room_beside_the_target(monkeypatch):
             raise ConfigError("the engine does not fit: weights 1 MiB + drafter weights 2 MiB")
         return plan_memory(*sizes)
 
-    monkeypatch.setattr(load, "plan_memory", plan)
+    monkeypatch.setattr(forecast, "plan_memory", plan)
 
 
 def test_auto_without_room_for_the_drafter_serves_plainly_and_says_why(
@@ -209,7 +209,7 @@ def test_auto_with_room_for_one_drafter_takes_the_first(config, monkeypatch, tmp
             raise ConfigError("the engine does not fit")
         return plan_memory(*sizes)
 
-    monkeypatch.setattr(load, "plan_memory", plan)
+    monkeypatch.setattr(forecast, "plan_memory", plan)
     said = load_models(embedded(config, monkeypatch, tmp_path / "drafter", head)).speculation
     assert [drafter.name for drafter in said.drafters] == ["drafter"]
 

@@ -13,7 +13,8 @@ from benchmarks.rigs.tiny_drafter import (
 )
 from dflash.drafters import load
 from dflash.drafters.base import ContextRows
-from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
+from dflash.drafters.binding import open_bound_drafter
+from dflash.drafters.load import Lender, load_drafter
 from dflash.errors import CheckpointError
 from dflash.models.config import model_config_from_json
 from dflash.models.registry import program_for

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from dflash.drafters.base import ContextRows, DraftRow
+from dflash.drafters.binding import open_bound_drafter
 from dflash.drafters.dflash import block_batch
-from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
+from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.names import LOGITS
 from dflash.forms import TorchForm
 from dflash.kernels.torch_forms import FixedRows, OneQuery

@@ -7,6 +7,7 @@ from dflash.errors import AccountingError, ConfigError
 from dflash.memory import (
     GIB,
     MIB,
+    DrafterSizes,
     MemoryPlan,
     activation_peak_bytes,
     format_plan,
@@ -149,6 +150,34 @@ def test_pages_that_cannot_hold_one_sequence_are_refused_with_both_ways_out():
     assert plan_memory(smollm2(), enough, 8 * GIB, 0).num_pages >= 512
     shorter = EngineConfig(kv_cache=KVCacheConfig(memory_gib=0.01), max_model_len=464)
     assert plan_memory(smollm2(), shorter, 8 * GIB, 0).num_pages * 16 >= 464
+
+
+@given(
+    share=st.floats(0.3, 1.0),
+    other_bytes=st.integers(0, 6 * GIB),
+    drafter_page_bytes=st.sampled_from([0, 4096]),
+)
+def test_pages_fill_a_share_that_the_other_parts_leave(share, other_bytes, drafter_page_bytes):
+    engine = EngineConfig(kv_cache=KVCacheConfig(memory_share=share))
+    drafters = [DrafterSizes(50 * MIB, drafter_page_bytes, 64, MIB)] if drafter_page_bytes else []
+
+    plan = plan_memory(smollm2(), engine, 8 * GIB, other_bytes, drafters)
+
+    own_bytes = plan.total_bytes - plan.headroom_bytes - plan.other_bytes
+    most_bytes = min(int(share * 8 * GIB), 8 * GIB - other_bytes)
+    page_bytes = plan.kv_reserved_bytes // plan.num_pages + drafter_page_bytes
+    assert most_bytes - page_bytes < own_bytes <= most_bytes
+
+
+def test_a_share_without_room_for_one_sequence_is_refused_by_its_name():
+    engine = EngineConfig(kv_cache=KVCacheConfig(memory_share=0.01))
+    with pytest.raises(ConfigError, match=r"memory_share is 0\.01, room for 0 tokens"):
+        plan_memory(smollm2(), engine, 8 * GIB, 0)
+
+
+def test_the_size_of_the_pages_is_said_once():
+    with pytest.raises(ConfigError, match="leave one out"):
+        KVCacheConfig(memory_gib=1, memory_share=0.5)
 
 
 @pytest.mark.parametrize("headroom_bytes", [9, 11, -1])

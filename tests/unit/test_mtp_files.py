@@ -8,8 +8,8 @@ from safetensors.torch import save_file
 
 from benchmarks.rigs.tiny_mtp import TinyMtp, tiny_mtp_json, tiny_mtp_tensors, write_tiny_mtp
 from dflash.config import Dtype, EngineLimits
+from dflash.drafters.binding import open_bound_drafter
 from dflash.drafters.checkpoint import drafter_tensor_shapes, open_drafter_checkpoint
-from dflash.drafters.load import open_bound_drafter
 from dflash.drafters.mtp_config import mtp_config_from_json
 from dflash.drafters.sizes import drafter_sizes
 from dflash.errors import CheckpointError

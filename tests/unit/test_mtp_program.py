@@ -9,7 +9,8 @@ import torch
 from benchmarks.rigs.tiny_mtp import TinyMtp, write_tiny_mtp
 from dflash.drafters import load
 from dflash.drafters.base import ContextRows, DraftRow
-from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
+from dflash.drafters.binding import open_bound_drafter
+from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.names import LOGITS
 from dflash.models.config import model_config_from_json
 from dflash.models.registry import program_for

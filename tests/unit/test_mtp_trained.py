@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from dflash.drafters.base import ContextRows, DraftRow
-from dflash.drafters.load import Lender, load_drafter, open_bound_drafter
+from dflash.drafters.binding import open_bound_drafter
+from dflash.drafters.load import Lender, load_drafter
 from dflash.drafters.names import LOGITS
 from dflash.forms import TorchForm
 from dflash.kernels.torch_forms import FixedRows, OneQuery

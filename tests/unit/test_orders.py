@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from deployments.config import limits_from_user_config
-from deployments.config_file import problems_of, problems_of_file
+from deployments.config_file import problems_of, read_config_file
 from deployments.orders import Moment, Orders, orders_at_reload, orders_at_start
 from dflash.config import EngineLimits
 from dflash.errors import ConfigError
@@ -208,7 +208,7 @@ def test_a_file_is_checked_with_its_lines(tmp_path):
     engine["user_config"]["policy"]["memory"] = {"amber_occupancy": 2.0}
     path = tmp_path / "serve_config.yaml"
     path.write_text(yaml.safe_dump(config))
-    problems = problems_of_file(path)
+    problems = read_config_file(path).problems
     assert [problem.path[-1] for problem in problems] == ["author", "amber_occupancy"]
     lines = path.read_text().splitlines()
     assert "arm: dflash2:7" in lines[problems[0].line - 1]
@@ -225,6 +225,6 @@ def test_an_unquoted_time_is_told_before_serve_fails_on_it(tmp_path):
     )
     path = tmp_path / "serve_config.yaml"
     path.write_text(text.replace(at, at + order))
-    (problem,) = problems_of_file(path)
+    (problem,) = read_config_file(path).problems
     assert problem.path[-1] == "expires"
     assert "quote it" in problem.message
