@@ -132,9 +132,9 @@ def plan_memory(
     if share is None:
         num_pages = int((engine.kv_cache.memory_gib or DEFAULT_KV_GIB) * GIB) // page_bytes
     else:
-        # The share is of the engine's own parts; what others hold is not there to be had.
-        most_bytes = min(int(share * total_bytes) + other_bytes, total_bytes)
-        room_bytes = most_bytes - sum(sizes_with(0).values())
+        # Whatever others hold: a reservation that followed them would differ between replicas.
+        own_bytes = sum(sizes_with(0).values()) - other_bytes
+        room_bytes = int(share * total_bytes) - own_bytes
         num_pages = max(0, room_bytes // (page_bytes + drafter_page_bytes))
     sizes = sizes_with(num_pages)
     needed_bytes = sum(sizes.values())
@@ -146,7 +146,7 @@ def plan_memory(
         page_size=engine.kv_cache.page_size,
     )
     if needed_bytes > total_bytes:
-        raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter_page_bytes))
+        raise ConfigError(_does_not_fit(needed, total_bytes, page_bytes, drafter_page_bytes, share))
     _check_longest_sequence(model, engine, num_pages, page_bytes)
     headroom_bytes = total_bytes - needed_bytes
     return replace(needed, headroom_bytes=headroom_bytes, total_bytes=total_bytes)
@@ -208,7 +208,11 @@ def format_plan(plan: MemoryPlan) -> str:
 
 
 def _does_not_fit(
-    needed: MemoryPlan, total_bytes: int, page_bytes: int, drafter_page_bytes: int
+    needed: MemoryPlan,
+    total_bytes: int,
+    page_bytes: int,
+    drafter_page_bytes: int,
+    share: float | None,
 ) -> str:
     parts = {name: size for name, size in needed.parts.items() if name != "headroom"}
     written_out = " + ".join(f"{name} {_mib(size)}" for name, size in parts.items())
@@ -216,7 +220,10 @@ def _does_not_fit(
     both_bytes = page_bytes + drafter_page_bytes
     room_bytes = total_bytes - needed.total_bytes + needed.num_pages * both_bytes
     largest_gib = _rounded_down(room_bytes // both_bytes * page_bytes)
-    if largest_gib > 0:
+    if share is not None and needed.num_pages:
+        most = math.floor((1 - needed.other_bytes / total_bytes) * 1000) / 1000
+        fix = f"set engine.kv_cache.memory_share to at most {most}"
+    elif largest_gib > 0:
         fix = f"set engine.kv_cache.memory_gib to at most {largest_gib}"
     else:
         fix = (

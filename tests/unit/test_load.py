@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from dflash import load
+from dflash import forecast, load
 from dflash.config import Dtype, EngineConfig, Exactness, KVCacheConfig
 from dflash.errors import CheckpointError, ConfigError, KernelError
 from dflash.kernels.build import NativeBuild
@@ -124,8 +124,8 @@ def test_the_probe_has_room_of_its_own_where_little_is_served(config, monkeypatc
 
     # Torch checks every index; the compiled kernels would read past the end in silence.
     without_compiler(monkeypatch)
-    plan_memory = load.plan_memory
-    monkeypatch.setattr(load, "plan_memory", lambda *a: replace(plan_memory(*a), num_pages=2))
+    plan_memory = forecast.plan_memory
+    monkeypatch.setattr(forecast, "plan_memory", lambda *a: replace(plan_memory(*a), num_pages=2))
 
     engine = load_engine(replace(config, max_model_len=max_model_len))
 

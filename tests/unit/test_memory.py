@@ -154,19 +154,25 @@ def test_pages_that_cannot_hold_one_sequence_are_refused_with_both_ways_out():
 
 @given(
     share=st.floats(0.3, 1.0),
-    other_bytes=st.integers(0, 6 * GIB),
     drafter_page_bytes=st.sampled_from([0, 4096]),
 )
-def test_pages_fill_a_share_that_the_other_parts_leave(share, other_bytes, drafter_page_bytes):
+def test_pages_fill_a_share_that_the_other_parts_leave(share, drafter_page_bytes):
     engine = EngineConfig(kv_cache=KVCacheConfig(memory_share=share))
     drafters = [DrafterSizes(50 * MIB, drafter_page_bytes, 64, MIB)] if drafter_page_bytes else []
 
-    plan = plan_memory(smollm2(), engine, 8 * GIB, other_bytes, drafters)
+    plan = plan_memory(smollm2(), engine, 8 * GIB, 0, drafters)
 
-    own_bytes = plan.total_bytes - plan.headroom_bytes - plan.other_bytes
-    most_bytes = min(int(share * 8 * GIB), 8 * GIB - other_bytes)
     page_bytes = plan.kv_reserved_bytes // plan.num_pages + drafter_page_bytes
-    assert most_bytes - page_bytes < own_bytes <= most_bytes
+    most_bytes = share * 8 * GIB
+    assert most_bytes - page_bytes - 1 < plan.total_bytes - plan.headroom_bytes <= most_bytes
+
+
+def test_a_share_that_others_hold_in_part_is_refused_with_one_that_fits():
+    engine = EngineConfig(kv_cache=KVCacheConfig(memory_share=0.9))
+    with pytest.raises(ConfigError, match=r"memory_share to at most 0\.75$"):
+        plan_memory(smollm2(), engine, 8 * GIB, 2 * GIB)
+    fits = EngineConfig(kv_cache=KVCacheConfig(memory_share=0.75))
+    assert plan_memory(smollm2(), fits, 8 * GIB, 2 * GIB).num_pages > 1000
 
 
 def test_a_share_without_room_for_one_sequence_is_refused_by_its_name():
