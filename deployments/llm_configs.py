@@ -26,6 +26,8 @@ _KWARGS: KeyPath = (*_MODEL, "engine_kwargs")
 _SPECULATIVE: KeyPath = (*_KWARGS, "speculative_config")
 # Their key, and ours for the same thing.
 _SAME: Mapping[KeyPath, KeyPath] = {
+    ("keys_file",): ("keys_file",),
+    ("requests",): ("requests",),
     (*_MODEL, "model_loading_config", "model_id"): ("model_name",),
     (*_KWARGS, "max_model_len"): ("engine", "max_model_len"),
     (*_KWARGS, "max_num_seqs"): ("engine", "limits", "max_num_seqs"),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from deployments.guard.settings import RequestBounds
+
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeConfig:
@@ -64,10 +66,12 @@ class LlmConfig:
 
 @dataclass(frozen=True, slots=True)
 class LlmArgs:
-    """All arguments."""
+    """All arguments, and beside them those of ours that Ray has no word for."""
 
     llm_configs: tuple[LlmConfig, ...]
     ingress_deployment_config: dict[str, Any] = field(default_factory=dict)
+    keys_file: str | None = None
+    requests: RequestBounds = field(default_factory=RequestBounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,14 @@ def test_autoscaling_acts_without_a_target_of_its_own():
     assert moved.options.engine["max_ongoing_requests"] >= 32 + 256
 
 
+def test_keys_and_bounds_of_requests_are_set_as_in_our_own_form():
+    args = args_of(OURS) | {"keys_file": "/etc/keys.yaml", "requests": {"max_body_bytes": 2048}}
+    ours = moved_from(args).settings()
+    assert (ours.keys_file, ours.requests.max_body_bytes) == ("/etc/keys.yaml", 2048)
+    (problem,) = moved_from(args | {"keys_file": "keys.yaml"}).problems
+    assert problem.path == ("keys_file",)
+
+
 def test_a_card_is_one_replicas():
     actor = moved_with({"accelerator_type": "H200"}).options.engine["ray_actor_options"]
     assert (actor["num_gpus"], actor["accelerator_type"]) == (1, "H200")
