@@ -22,6 +22,7 @@ def draft_plan(plan: Plan) -> DraftPlan:
             for request_id, length in plan.by_request.items()
         },
         warm=frozenset(warm),
+        taking_over=_taking_over(plan),
         num_graded=plan.num_graded,
         released={
             name: _RELEASES[kept] for name, kept in plan.residency.items() if kept in _RELEASES
@@ -31,6 +32,11 @@ def draft_plan(plan: Plan) -> DraftPlan:
 
 def _engine_arm(drafter: str, draft_length: int) -> Arm:
     return Arm(drafter, draft_length) if draft_length else PLAIN
+
+
+def _taking_over(plan: Plan) -> Arm | None:
+    before = plan.taking_over
+    return None if before is None else _engine_arm(before.drafter, before.draft_length)
 
 
 def thinned(plan: DraftPlan, decoding: Sequence[Decoding], num_drafting: int) -> DraftPlan:

@@ -172,6 +172,7 @@ def sample_of(stats: StepStats, arm: Arm, num_context_tokens: int) -> StepSample
         graded=_sums(grades.verified_graded, grades.free_graded),
         accepted=_sums(grades.verified_accepted, grades.free_accepted),
         has_drafter_fault=did.num_faults > 0,
+        is_mixed=stats.num_draft_tokens > did.num_draft_tokens,
     )
 
 

@@ -78,6 +78,8 @@ def _block(entry: LogEntry, later: Realised | None, header: Header) -> Iterator[
     yield f"{_clock(entry, header)}  {change}  {entry.reason}  ({load})"
     if entry.reason not in _TRIALS:
         yield from _worths(entry)
+    if entry.taking_over is not None:
+        yield f"    begins with newcomers; the others go on with {entry.taking_over.name}"
     if entry.realised is not None:
         yield f"    measured: {_gain(entry.realised)}{_believed(entry.realised, entry.scores)}"
     elif later is not None:

@@ -139,11 +139,18 @@ class Drafting:
         effort = Effort(time.perf_counter() - started_s, next(iter(faults), None))
         return replace(schedule, turns=turns), effort
 
-    def feed(self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]) -> Effort:
+    def feed(
+        self, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor], *, begins: bool
+    ) -> Effort:
         """Extend the context by what each turn kept, and enter it in the book.
 
         A run may begin before the end of its sequence's context, where another drafter is caught
         up. One that begins after it is left out: that sequence is caught up later.
+
+        Args:
+            verdicts: What came of each turn.
+            hidden: What the target computed.
+            begins: Whether sequences without any context are begun.
 
         Shapes:
             hidden: For each of the drafter's taps ``[num_tokens, hidden]``, the step's rows.
@@ -151,7 +158,7 @@ class Drafting:
         started_s = time.perf_counter()
         commits, sequences, first = [], [], 0
         for verdict in verdicts:
-            new, run = self._new_rows(verdict), verdict.turn.run
+            new, run = self._new_rows(verdict, begins), verdict.turn.run
             if new:
                 rows = range(first + new.start, first + new.stop)
                 commits.append(ContextRows(run.start + new.start, run.page_table, rows))
@@ -214,11 +221,12 @@ class Drafting:
             choice=request.choice,
         )
 
-    def _new_rows(self, verdict: Verdict) -> range:
+    def _new_rows(self, verdict: Verdict, begins: bool) -> range:
         """Return which rows of a turn, counted from its first, go into the context."""
         sequence, start = verdict.turn.sequence, verdict.turn.run.start
         num_context = self._following(verdict.turn).num_context
-        if start > num_context or not self._rung.is_followed(sequence):
+        is_out = start > num_context or (num_context == 0 and not begins)
+        if is_out or not self._rung.is_followed(sequence):
             return range(0)
         return range(num_context - start, min(verdict.num_kept, self.facts.max_context - start))
 

@@ -226,10 +226,9 @@ class Engine:
         ladder, plan, fault = self._ladder, planned.plan, None
         drafted = ladder.propose(schedule, plan.num_graded)
         turns, efforts = drafted.schedule.turns, drafted.efforts
-        following = sorted(plan.warm)
         try:
             batch = batch_from_runs([turn.run for turn in turns])
-            output = self._target.forward(batch, ladder.taps(following))
+            output = self._target.forward(batch, ladder.taps(sorted(plan.warm)))
             if self._observe is not None:
                 self._observe(drafted.schedule, output.logits)
             verdicts = verify(turns, output.logits)
@@ -240,6 +239,6 @@ class Engine:
             verdicts = [Verdict(turn, error=STEP_FAILED) for turn in turns]
             fault = f"{type(error).__name__}: {error}"
         else:
-            fed = ladder.feed(following, verdicts, output.hidden)
+            fed = ladder.feed(plan, verdicts, output.hidden)
             efforts = drafted.with_followed(fed)
         return Computed(drafted.schedule, verdicts, efforts, planned.fault, fault)

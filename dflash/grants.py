@@ -70,9 +70,16 @@ class Grants:
 
         One pass serves all of them: it begins where the one furthest behind ends.
         """
-        if plan.followed is not None and sequence.request.request_id not in plan.followed:
-            return 0
-        return max((self.rungs[name].num_behind(sequence, table) for name in plan.warm), default=0)
+        request_id = sequence.request.request_id
+        # All are asked: this is where a drafter finds its context in pages that others filled.
+        behind = {name: self.rungs[name].num_behind(sequence, table) for name in plan.warm}
+        is_decoding = sequence.is_decoding
+        counting = (
+            num
+            for name, num in behind.items()
+            if plan.catches_up(name, request_id, is_decoding=is_decoding)
+        )
+        return max(counting, default=0)
 
     def wanted(self, sequence: Sequence, plan: DraftPlan) -> Arm | WhyPlain:
         """Return who drafts how much for a sequence that decodes, or why nobody will."""
@@ -81,6 +88,16 @@ class Grants:
             return WhyPlain.REQUEST
         if arm == PLAIN:
             return WhyPlain.PLAN
+        wanted = self._wanted(sequence, arm)
+        if wanted is WhyPlain.CATCHING_UP and plan.taking_over is not None:
+            before = plan.taking_over
+            wanted = before if before == PLAIN else self._wanted(sequence, before)
+            # Neither follows it, and nobody catches up with it: the plan has it decode plainly.
+            return WhyPlain.PLAN if wanted in (PLAIN, WhyPlain.CATCHING_UP) else wanted
+        return wanted
+
+    def _wanted(self, sequence: Sequence, arm: Arm) -> Arm | WhyPlain:
+        most = sequence.request.max_draft_length
         length = arm.draft_length if most is None else min(arm.draft_length, most)
         wanted = self.rungs[arm.drafter].wanted(sequence, length)
         return wanted if isinstance(wanted, WhyPlain) else Arm(arm.drafter, wanted)

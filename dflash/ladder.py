@@ -7,7 +7,7 @@ from torch import Tensor
 from dflash.drafters.base import Drafter
 from dflash.drafting import Drafted, Drafting
 from dflash.grants import Grants
-from dflash.plan import Release
+from dflash.plan import DraftPlan, Release
 from dflash.schedule import Effort, Schedule, Verdict
 
 
@@ -54,12 +54,15 @@ class Ladder:
         return tuple(dict.fromkeys(taps))
 
     def feed(
-        self, names: Iterable[str], verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]
+        self, plan: DraftPlan, verdicts: Iterable[Verdict], hidden: Mapping[int, Tensor]
     ) -> dict[str, Effort]:
-        """Extend the contexts of these drafters by what each turn kept.
+        """Extend the contexts of a plan's warm drafters by what each turn kept.
 
         Shapes:
             hidden: For each of their taps ``[num_tokens, hidden]``, the step's rows.
         """
         verdicts = list(verdicts)
-        return {name: self._drafters[name].feed(verdicts, hidden) for name in names}
+        return {
+            name: self._drafters[name].feed(verdicts, hidden, begins=name != plan.leaving)
+            for name in sorted(plan.warm)
+        }

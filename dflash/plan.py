@@ -56,6 +56,10 @@ class DraftPlan:
             left alone, which costs nothing, and unable to draft.
         followed: Requests that a warm drafter catches up with; None is all. For a trial with a few
             the contexts of all others need not be computed.
+        taking_over: What the drafter of ``arm`` takes over from, request by request: it begins with
+            those that have a prompt to compute, and nobody who decodes is caught up with it.
+            Those that it does not follow go on with this arm, whose drafter begins with nobody. So
+            a change costs no computing, only time. None where all change at once.
         num_graded: Most sequences for which a drafter fills its whole block, where that is what it
             computes anyway, so that the tokens beyond the verified ones can be graded against
             what is emitted later.
@@ -69,11 +73,12 @@ class DraftPlan:
     # Two counts or sets in each other's place would be a plan that nobody meant.
     _: KW_ONLY
     followed: frozenset[str] | None = None
+    taking_over: Arm | None = None
     num_graded: int = 0
     released: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
-        arms = (self.arm, *self.by_request.values())
+        arms = (self.arm, *self.by_request.values(), self.taking_over or PLAIN)
         cold = {arm.drafter for arm in arms} - self.warm - {NO_DRAFTER}
         if cold:
             raise ValueError(
@@ -82,6 +87,19 @@ class DraftPlan:
             )
         if gone := self.warm & set(self.released):
             raise ValueError(f"a plan keeps {_listed(gone)} warm and releases it; do one of both")
+
+    @property
+    def leaving(self) -> str | None:
+        """The drafter that begins with nobody any more; None where there is none."""
+        return None if self.taking_over is None else self.taking_over.drafter
+
+    def catches_up(self, drafter: str, request_id: str, *, is_decoding: bool) -> bool:
+        """Return whether a warm drafter is caught up with a request that it lacks tokens of."""
+        if drafter == self.leaving:
+            return False
+        if self.taking_over is not None and drafter == self.arm.drafter and is_decoding:
+            return False
+        return self.followed is None or request_id in self.followed
 
     def arm_for(self, request_id: str) -> Arm:
         """Return how a request decodes."""

@@ -13,9 +13,9 @@ from dflash.stats import StepStats
 
 SHORT_CONTEXT, LONG_CONTEXT = 128, 1024
 """Tokens of a request that decodes, in the two contexts a table knows where there is room."""
-_NUM_ROUNDS = 8
-# Steps of few rows are short, and there a wrong table costs most: they are measured twice.
-_FEW_ROWS = 8
+_NUM_ROUNDS = 5
+# Steps of few rows are short, and there a wrong table costs most: they are measured several times.
+_FEW_ROWS, _NUM_TIMES = 8, 3
 # Long prompts take long to compute; what attention adds is linear in rows and tokens.
 _MOST_LONG_ROWS = 8
 # Prompts start shorter than the context they are measured for, since they grow; at most so far.
@@ -132,7 +132,7 @@ class _Bench:
         """Return the times of every drafter and draft length under one load."""
         seconds: dict[tuple[str, int], list[float]] = {}
         is_short = num_rows <= _FEW_ROWS and num_context_tokens < LONG_CONTEXT
-        for _ in range(2 if is_short else 1):
+        for _ in range(_NUM_TIMES if is_short else 1):
             try:
                 self._start(num_rows, num_context_tokens - _GROWTH)
                 self._time_rounds(seconds)

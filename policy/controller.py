@@ -13,6 +13,7 @@ from policy.reasons import Reason
 from policy.residency import residency, stood_by
 from policy.signals import Signals
 from policy.state import State
+from policy.takeover import is_under_way, leaving, left_by
 from policy.terms import Terms
 from policy.trials import goes_on, next_trial, settled
 from policy.view import View
@@ -59,7 +60,8 @@ def _or_trial(
     choice: Choice, view: View, state: State, signals: Signals, terms: Terms
 ) -> tuple[Choice, State]:
     """Return a trial in the place of a choice that changes nothing, where one is due."""
-    is_free = signals.pin is None and choice.arm == view.held and choice.confirming is None
+    is_quiet = choice.arm == view.held and choice.confirming is None
+    is_free = signals.pin is None and is_quiet and not is_under_way(state, signals.now_s)
     trial = next_trial(view, state, signals, terms) if is_free else None
     if trial is None:
         return choice, state
@@ -94,12 +96,13 @@ def _changed(state: State, choice: Choice, view: View, signals: Signals, terms: 
     arm = state.home_of(choice.arm)
     state = replace(state, standby=stood_by(state, arm, signals))
     if arm.drafter == view.held.drafter:
-        return state
+        return replace(state, leaving=leaving(state, view, signals))
     is_heavier = view.worths[arm].seconds > view.worths[view.held].seconds
     # What a change has brought is measured against plain soon after it.
     soon = ProbeClock(signals.now_s, terms.limits.probe_gap_s, signals.num_decoding)
     return replace(
         state,
+        leaving=left_by(view) if choice.is_takeover else None,
         changed_s=signals.now_s,
         confirming=None,
         switches=state.switches.spent(1.0) if is_heavier else state.switches,
@@ -111,7 +114,7 @@ def _changed(state: State, choice: Choice, view: View, signals: Signals, terms: 
 def _decision(choice: Choice, view: View, state: State, signals: Signals, terms: Terms) -> Decision:
     arm = choice.arm
     by_request: dict[str, int] = {}
-    num_graded, num_drafting = 0, None
+    num_graded, num_drafting, taking_over = 0, None, state.leaving
     if not arm.is_plain:
         outlook, survival = view.outlooks[arm.drafter], state.survival_of(arm.drafter)
         by_request = lengths_by_request(arm, outlook, survival, view.prices, signals, terms)
@@ -119,5 +122,7 @@ def _decision(choice: Choice, view: View, state: State, signals: Signals, terms:
         num_graded = int(arm.draft_length < widest)
         if state.probe is not None:
             num_graded = num_drafting = NUM_CANARIES
-    plan = Plan(arm, by_request, num_drafting, num_graded, residency(state, arm, terms))
+            taking_over = None
+    kept = residency(state, arm, terms)
+    plan = Plan(arm, by_request, num_drafting, taking_over, num_graded, kept)
     return Decision(signals.now_s, plan, choice.reason, view.scores(), choice.blocked, state=state)

@@ -32,6 +32,9 @@ class Plan:
         arm: Drafter and draft length.
         by_request: Draft lengths of requests that differ, by id.
         num_drafting: Most requests that draft, while the others decode plainly; None for all.
+        taking_over: What the arm's drafter takes over from, request by request: it begins with
+            those that come, and those that it does not follow go on with this arm to their ends.
+            None where all change at once, or have.
         num_graded: Requests whose whole block is drafted, to grade the places beyond the arm's.
         residency: What is kept of each drafter.
     """
@@ -39,6 +42,7 @@ class Plan:
     arm: Arm = PLAIN_ARM
     by_request: Mapping[str, int] = field(default_factory=dict)
     num_drafting: int | None = None
+    taking_over: Arm | None = None
     num_graded: int = 0
     residency: Mapping[str, Residency] = field(default_factory=dict)
 

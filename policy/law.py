@@ -9,6 +9,7 @@ from policy.goodput import Worth
 from policy.reasons import Reason
 from policy.signals import Signals
 from policy.state import State
+from policy.takeover import pays, pays_at_once
 from policy.terms import Terms
 from policy.view import View
 
@@ -24,8 +25,6 @@ _LOW_LOAD_ROWS = 4
 _LOW_LOAD_GAIN = 1.01
 # A device below its clock makes every time measured before doubtful.
 _THROTTLED_MARGIN = 2.0
-# How long a change is expected to last when its price is weighed, seconds.
-_HORIZON_S = 10.0
 # So many more requests than at the last decision that lighter steps cannot wait for the dwell.
 _SPIKE_FACTOR, _SPIKE_ROWS = 1.5, 4
 
@@ -39,12 +38,15 @@ class Choice:
         reason: Why; where nothing changes, what kept the best other one back.
         blocked: Better ones that were not taken.
         confirming: A drafter that won for the first time.
+        is_takeover: Whether the drafter begins with the requests that come, and the others go on
+            with what runs: its context costs more than it would bring them.
     """
 
     arm: Arm
     reason: Reason
     blocked: tuple[Blocked, ...] = ()
     confirming: str | None = None
+    is_takeover: bool = False
 
 
 def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
@@ -61,13 +63,16 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
     spiked = is_spike(state, signals)
     if lighter is not None:
         if spiked or not is_dwelling:
-            return Choice(lighter.arm, _why_lighter(view, spiked), tuple(blocked))
+            is_takeover = not pays_at_once(lighter, max(1.0, view.current.value), signals)
+            why = _why_lighter(view, spiked)
+            return Choice(lighter.arm, why, tuple(blocked), is_takeover=is_takeover)
         blocked.append(Blocked(lighter.arm, Reason.DWELL))
     heavier = _heavier(view, is_throttled)
     if heavier is not None:
         objection = _objection(heavier, view, state, signals, terms)
         if objection is None:
-            return Choice(heavier.arm, Reason.FASTER, tuple(blocked))
+            is_takeover = not pays_at_once(heavier, view.current.value, signals)
+            return Choice(heavier.arm, Reason.FASTER, tuple(blocked), is_takeover=is_takeover)
         blocked.append(Blocked(heavier.arm, objection))
     confirming = None if heavier is None else heavier.arm.drafter
     arm, reason = _width(view)
@@ -91,7 +96,7 @@ def _fallback(view: View, signals: Signals) -> Choice:
     lighter = [
         peak
         for peak in view.peaks()
-        if peak.arm.is_plain or (peak.seconds <= most and _pays_over(peak, 1.0, signals))
+        if peak.arm.is_plain or (peak.seconds <= most and pays_at_once(peak, 1.0, signals))
     ]
     return Choice(lighter[0].arm, reason)
 
@@ -121,7 +126,8 @@ def _is_worth_it(worth: Worth, view: View, is_throttled: bool) -> bool:
 def _lighter(view: View, signals: Signals) -> Worth | None:
     """Return a drafter, or plain, with shorter steps that is worth more by the mean.
 
-    Plain decoding costs nothing to change to, a drafter that was cold what its context lacks.
+    Plain decoding costs nothing to change to, a drafter that was cold what its context lacks, or
+    the time until the requests that run have ended.
     """
     return next(
         (
@@ -129,7 +135,7 @@ def _lighter(view: View, signals: Signals) -> Worth | None:
             for peak in view.other_peaks()
             if _has_shorter_steps(peak, view)
             and _is_worth_less_work(peak, view, signals.reading.is_throttled)
-            and _pays_over(peak, max(1.0, view.current.value), signals)
+            and pays(peak, max(1.0, view.current.value), signals)
         ),
         None,
     )
@@ -153,8 +159,10 @@ def _has_shorter_steps(worth: Worth, view: View) -> bool:
 
 def _is_worth_less_work(worth: Worth, view: View, is_throttled: bool) -> bool:
     current = view.current.value
+    # What nobody tried is worth at least what it is expected to be worth at least.
+    value = worth.value if view.is_known(worth.arm.drafter) else worth.lower
     # Below plain nothing is worth staying for, however small the loss.
-    return worth.value >= (1.0 if current < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current)
+    return value >= (1.0 if current < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current)
 
 
 def _is_worth_more_work(worth: Worth, view: View, is_throttled: bool) -> bool:
@@ -183,20 +191,7 @@ def _objection(
         return Reason.CONFIRMING
     if not state.switches.can_pay(1.0):
         return Reason.SWITCH_BUDGET
-    pays = _pays_over(heavier, view.current.value, signals)
-    return None if pays else Reason.SWITCH_COST
-
-
-def _pays_over(worth: Worth, other: float, signals: Signals) -> bool:
-    """Return whether a drafter saves, for as long as a change may last, what its context lacks.
-
-    Args:
-        worth: Of its best arm.
-        other: What is left is worth that otherwise.
-        signals: Has what each drafter lacks.
-    """
-    catch_up_s = signals.condition_of(worth.arm.drafter).catch_up_s
-    return catch_up_s <= (1.0 - other / worth.value) * _HORIZON_S
+    return None if pays(heavier, view.current.value, signals) else Reason.SWITCH_COST
 
 
 def _width(view: View) -> tuple[Arm, Reason]:

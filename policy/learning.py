@@ -133,7 +133,7 @@ class _Timed:
     @classmethod
     def of(cls, step: StepSample, settled: int, terms: Terms) -> "_Timed | None":
         is_other = step.num_other_tokens > 0 or step.num_draft_tokens == 0 < step.arm.draft_length
-        if settled == 0 or is_other or step.step_time_s <= 0.0:
+        if settled == 0 or is_other or step.is_mixed or step.step_time_s <= 0.0:
             return None
         width = step.num_draft_tokens / step.num_decoding
         if not terms.costs.is_measured(step.arm, width):

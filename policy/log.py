@@ -38,6 +38,8 @@ class LogEntry:
         ledger_s: Time that probes may still lose, seconds.
         drifts: Where the step-time table is wrong.
         author: Who pinned the plan; None where nobody did.
+        taking_over: What the new arm begins beside, since its drafter's context costs more than it
+            would bring those that run; None where all change at once.
     """
 
     at_s: float
@@ -54,6 +56,7 @@ class LogEntry:
     ledger_s: float
     drifts: tuple[Drift, ...]
     author: str | None
+    taking_over: Arm | None = None
 
 
 def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry | None:
@@ -81,6 +84,7 @@ def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry |
         state.ledger.amount,
         state.corrections.drifts(),
         None if signals.pin is None else signals.pin.author,
+        decision.plan.taking_over,
     )
 
 

@@ -43,5 +43,5 @@ def residency(state: State, arm: Arm, terms: Terms) -> dict[str, Residency]:
         idle = Residency.NO_WEIGHTS
     elif release >= Release.CONTEXT_PAGES:
         idle = Residency.NO_CONTEXT
-    warm = (arm.drafter, state.standby.drafter)
+    warm = (arm.drafter, state.standby.drafter, state.leaving and state.leaving.drafter)
     return {name: Residency.WARM if name in warm else idle for name in terms.ladder.names}

@@ -25,6 +25,7 @@ class StepSample:
             graded for free. A token behind a wrong one is not in here: nothing is known of it.
         accepted: Of those, the ones that were right.
         has_drafter_fault: The drafter raised.
+        is_mixed: Another drafter's tokens were verified, too: its time is of no arm.
     """
 
     arm: Arm = PLAIN_ARM
@@ -38,6 +39,7 @@ class StepSample:
     graded: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
     has_drafter_fault: bool = False
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

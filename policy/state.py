@@ -46,6 +46,7 @@ class State:
         barred: Drafters over their concurrency limit.
         standby: A drafter kept warm.
         confirming: A drafter that has won once and has to win again.
+        leaving: What the drafter in force takes over from, request by request; None where it has.
         changed_s: When the drafter last changed, seconds; None where it never did.
         ran: Drafter of the newest step.
         num_settled: Steps since that changed.
@@ -64,6 +65,7 @@ class State:
     barred: tuple[str, ...] = ()
     standby: Standby = field(default_factory=Standby)
     confirming: str | None = None
+    leaving: Arm | None = None
     changed_s: float | None = None
     ran: str = PLAIN
     num_settled: int = 0

@@ -73,6 +73,10 @@ class View:
         """Return whether nothing forbids an arm."""
         return self.caps[arm.drafter].allows(arm)
 
+    def is_known(self, drafter: str) -> bool:
+        """Return whether something is known of what a drafter brings; of plain, all is."""
+        return drafter == PLAIN or self.outlooks[drafter].is_tried
+
     def peak(self, drafter: str) -> Worth | None:
         """Return a drafter's best allowed arm; None where it has none.
 
@@ -97,7 +101,7 @@ class View:
         return max((best, *may_be), key=lambda worth: worth.arm.draft_length)
 
     def _may_be_better(self, worth: Worth, best: Worth) -> bool:
-        if not self.outlooks[best.arm.drafter].is_tried:
+        if not self.is_known(best.arm.drafter):
             return False
         doubt = worth.value - self._lower_beyond(worth, best.arm)
         return _NEARLY * best.value <= worth.value and best.value <= worth.value + doubt

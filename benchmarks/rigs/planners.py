@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 
 from dflash.drafters.base import Drafter
@@ -80,7 +81,9 @@ class RandomModes:
             case "warm":
                 return DraftPlan(warm=frozenset(warm))
             case "full":
-                return full_width(draw.choice(sorted(warm)), warm)
+                plan = full_width(draw.choice(sorted(warm)), warm)
+                is_change = draw.random() < _CHANGE_CHANCE
+                return replace(plan, taking_over=_any_arm(draw, warm)) if is_change else plan
             case _:
                 return random_arms(draw, warm, signals)
 
@@ -101,15 +104,15 @@ class Alternating:
 
 def random_arms(draw: random.Random, reach: Reach, signals: PlanSignals) -> DraftPlan:
     """Return a plan in which each request has an arm of its own, of drafters that are warm."""
-
-    def arm() -> Arm:
-        name = draw.choice(sorted(reach))
-        length = draw.randint(0, reach[name])
-        return Arm(name, length) if length else PLAIN
-
     return DraftPlan(
-        arm=arm(),
-        by_request={each.request_id: arm() for each in signals.decoding},
+        arm=_any_arm(draw, reach),
+        by_request={each.request_id: _any_arm(draw, reach) for each in signals.decoding},
         warm=frozenset(reach),
         num_graded=draw.randint(0, _MOST_GRADED),
     )
+
+
+def _any_arm(draw: random.Random, reach: Reach) -> Arm:
+    name = draw.choice(sorted(reach))
+    length = draw.randint(0, reach[name])
+    return Arm(name, length) if length else PLAIN

@@ -137,6 +137,10 @@ def test_a_step_is_told_as_it_was():
         True,
     )
     assert sample_of(last, PolicyArm(), 77).graded == ()
+    assert [sample_of(last, PolicyArm(name, 3), 77).is_mixed for name in ("mtp", "dflash2")] == [
+        False,
+        True,
+    ]
 
 
 def test_a_plan_of_the_policy_becomes_one_of_the_engine():
@@ -152,6 +156,10 @@ def test_a_plan_of_the_policy_becomes_one_of_the_engine():
         warm=frozenset({"dflash2"}),
         num_graded=1,
     )
+    for before, expected in ((PolicyArm("mtp", 2), Arm("mtp", 2)), (PolicyArm(), PLAIN)):
+        both = {**plan.residency, "mtp": Residency.WARM}
+        taking_over = draft_plan(replace(plan, taking_over=before, residency=both))
+        assert (taking_over.taking_over, taking_over.warm) == (expected, {"dflash2", "mtp"})
     kept = replace(plan, arm=PolicyArm(), by_request={}, num_graded=0)
     assert draft_plan(kept) == DraftPlan(warm=frozenset({"dflash2"}))
 

@@ -12,6 +12,7 @@ import pytest
 
 from deployments import cli
 from deployments.decision_record import DecisionRecord, Made
+from deployments.timeline import timeline
 from policy.arms import Arm
 from policy.decision import first_decision
 from policy.header import VERSION, FileKind, Header
@@ -186,6 +187,13 @@ def test_each_change_is_told_with_its_worths_and_what_was_kept_back(explained):
     assert any("memory red, given up: drafting" in block for block in blocks)
     assert any("pinned by ops" in block for block in blocks)
     assert any("(believed " in block for block in blocks)
+
+
+def test_a_drafter_that_begins_with_newcomers_says_beside_whom(folder):
+    header, *rest = (folder / "decisions-a.jsonl").read_text().splitlines()
+    entry = replace(from_json(LogEntry, rest[0]), taking_over=Arm("mtp", 2))
+    text = timeline(from_json(Header, header), [entry])
+    assert "begins with newcomers; the others go on with mtp:2" in text
 
 
 def test_hours_are_those_of_the_wall(folder, explained):

@@ -1,0 +1,98 @@
+"""A context that costs more than it brings is not caught up: a drafter begins with newcomers."""
+
+from dataclasses import replace
+
+import pytest
+
+from policy.arms import PLAIN_ARM, Arm
+from policy.decision import Decision, Residency
+from policy.goodput import Worth
+from policy.limits import Limits
+from policy.reasons import Reason
+from policy.signals import DrafterCondition, Signals
+from policy.takeover import pays
+from tests.rigs.policy_world import LADDER, World, shares, spiked, terms
+
+DEAR = {name: DrafterCondition(catch_up_s=30.0) for name in LADDER.names}
+CHEAP = {name: DrafterCondition(catch_up_s=0.01) for name in LADDER.names}
+GOOD = {"dflash2": 0.9, "mtp": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("value", "catch_up_s", "expected"),
+    [(1.04, 0.3, True), (1.04, 0.5, False), (1.06, 30.0, True)],
+    ids=["at once", "for too little", "request by request"],
+)
+def test_a_change_must_bring_its_price_or_enough_for_two_drafters_in_a_step(
+    value, catch_up_s, expected
+):
+    worth = Worth(Arm("mtp", 1), value, value, 0.01)
+    assert (
+        pays(worth, 1.0, Signals(0.0, drafters={"mtp": DrafterCondition(catch_up_s=catch_up_s)}))
+        is expected
+    )
+
+
+def changing(limits: Limits | None = None) -> World:
+    """Return a world in which the better drafter has just begun with newcomers, from the lighter.
+
+    The lighter one is worth more than plain, so those that run go on with it.
+    """
+    here = World(terms(limits), {"dflash2": 0.0, "mtp": 0.8})
+    here.run(60.0, rows=4)
+    assert here.decision.plan.arm.drafter == "mtp"
+    here.chances.update(dflash2=0.97)
+    while here.decision.state.home_of(here.decision.plan.arm).drafter == "mtp":
+        here.run(0.1, rows=4, drafters=DEAR)
+        assert here.now_s < 600.0
+    return here
+
+
+def test_newcomers_get_the_better_drafter_and_the_others_keep_theirs():
+    plan = changing().decision.plan
+    assert (plan.arm.drafter, plan.taking_over) == ("dflash2", Arm("mtp", 5))
+    assert plan.residency == {"dflash2": Residency.WARM, "mtp": Residency.WARM}
+
+
+def test_from_plain_decoding_it_begins_with_those_that_come():
+    here = World(terms(), dict(GOOD))
+    made = here.run(1.0, rows=4, drafters=DEAR)
+    assert made[-1].plan.arm.drafter == "dflash2"
+    assert made[-1].plan.taking_over == PLAIN_ARM
+    assert made[-1].plan.residency["mtp"] is Residency.COLD
+
+
+def test_the_last_few_are_caught_up_with_as_soon_as_that_pays():
+    here = changing()
+    plan = here.run(0.01, rows=4, drafters=CHEAP)[0].plan
+    assert (plan.arm.drafter, plan.taking_over) == ("dflash2", None)
+    assert plan.residency["mtp"] is Residency.COLD
+
+
+def test_what_is_forbidden_meanwhile_goes_on_plainly():
+    here = changing()
+    here.terms = replace(here.terms, limits=Limits({"mtp": 3}))
+    assert here.run(0.01, rows=4, drafters=DEAR)[0].plan.taking_over == PLAIN_ARM
+
+
+def test_nothing_is_tried_meanwhile_but_not_for_good():
+    here = changing()
+    first = here.run(50.0, rows=4, drafters=DEAR)
+    assert shares(first) == {"dflash2": 1.0}
+    assert Reason.PROBE not in {decision.reason for decision in first}
+    assert Reason.PROBE in {d.reason for d in here.run(60.0, rows=4, drafters=DEAR)}
+
+
+def test_the_time_of_a_step_with_two_drafters_teaches_nothing():
+    here = changing()
+
+    def after(**changes) -> Decision:
+        last = here.signals[-1]
+        steps = tuple(replace(step, **changes) for step in last.steps)
+        before = replace(here.decision, state=replace(here.decision.state, num_settled=9))
+        here.decision = before
+        return here.decide(replace(spiked(last, 0, 1.3), steps=steps, now_s=here.now_s + 0.1))
+
+    known = here.decision.state.corrections
+    assert after(is_mixed=True).state.corrections == known
+    assert after(is_mixed=False).state.corrections != known
