@@ -183,7 +183,17 @@ class Gateway:
             for request in requests
         )
         pieces = self._places.hold(interleave(choices, journal), len(choices))
-        return await respond(Reply(choices, n, pieces, dialect, headers, journal), stream=stream)
+        options = body.stream_options
+        reply = Reply(
+            choices,
+            n,
+            pieces,
+            dialect,
+            headers,
+            journal,
+            counts_in_each=options is not None and bool(options.continuous_usage_stats),
+        )
+        return await respond(reply, stream=stream)
 
     def _answer(self, body: GenerationBody, request: GenerateRequest) -> Answer:
         stops, num_prompt = tuple(body.stop or ()), len(request.prompt_token_ids)

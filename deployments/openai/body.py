@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
@@ -11,12 +11,12 @@ from starlette.requests import Request
 
 from deployments.openai import errors
 from deployments.openai.errors import ApiError, RefusedError
+from deployments.openai.refused import REFUSED, asks_for_nothing
 from deployments.openai.schemas import (
-    UNSUPPORTED,
     ChatBody,
     CompletionBody,
     GenerationBody,
-    asks_for_nothing,
+    StreamOptions,
 )
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
@@ -40,6 +40,7 @@ _INNER_FIELDS = frozenset(
         "function",
         "arguments",
         "include_usage",
+        "continuous_usage_stats",
         "mode",
         "max_draft_len",
     }
@@ -66,12 +67,16 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
         RefusedError: The body is not JSON, or a field cannot be served; the error names it.
     """
     fields = _json_object(raw)
-    known = {*body_type.model_fields, *UNSUPPORTED}
+    served = body_type.model_fields
     for name, value in fields.items():
-        if name in UNSUPPORTED and not asks_for_nothing(name, value):
-            raise RefusedError(errors.unsupported_parameter(name, UNSUPPORTED[name]))
-    foreign = [name for name in fields if name not in known]
-    _refuse_slips(foreign, known)
+        if name not in served and name in REFUSED and not asks_for_nothing(name, value):
+            raise RefusedError(errors.unsupported_parameter(name, REFUSED[name].reason))
+    foreign = _foreign(fields, {*served, *REFUSED})
+    options = fields.get("stream_options")
+    if isinstance(options, dict):
+        inner = cast("dict[str, Any]", options)
+        names = _foreign(inner, set(StreamOptions.model_fields))
+        foreign += [f"stream_options.{name}" for name in names]
     try:
         body = body_type.model_validate(fields)
     except ValidationError as error:
@@ -81,8 +86,12 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
     return body, _printable(foreign)
 
 
-def _refuse_slips(foreign: list[str], known: set[str]) -> None:
-    """Refuse fields that are nearly ours: a slip must not become a default."""
+def _foreign(fields: Mapping[str, Any], known: set[str]) -> list[str]:
+    """Return the names that are not ours; those that nearly are, are refused.
+
+    A slip of the pen must not become a default.
+    """
+    foreign = [name for name in fields if name not in known]
     if len(foreign) > _MAX_FOREIGN_FIELDS:
         raise RefusedError(
             errors.invalid_json(f"it has {len(foreign)} unknown fields, over {_MAX_FOREIGN_FIELDS}")
@@ -92,6 +101,7 @@ def _refuse_slips(foreign: list[str], known: set[str]) -> None:
         if nearest:
             # ASCII, because a name may hold what UTF-8 cannot carry.
             raise RefusedError(errors.misspelt_parameter(ascii(name[:64])[1:-1], nearest[0]))
+    return foreign
 
 
 def _json_object(raw: bytes) -> dict[str, Any]:
@@ -168,6 +178,14 @@ def _refuse_unserved_values(body: GenerationBody) -> None:
         raise RefusedError(
             errors.invalid_parameter(
                 "stream_options", "stream_options needs stream to be true; leave it out"
+            )
+        )
+    options = body.stream_options
+    if options is not None and options.continuous_usage_stats and not options.include_usage:
+        raise RefusedError(
+            errors.invalid_parameter(
+                "stream_options.continuous_usage_stats",
+                "continuous_usage_stats needs include_usage to be true",
             )
         )
     if isinstance(body, ChatBody):

@@ -1,6 +1,5 @@
 """The request bodies, as strict models: types and sizes here, ranges in the engine's own table."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -16,51 +15,6 @@ MAX_TEMPLATE_VARIABLES = 16
 MAX_CHOICES = 8
 # Of all prompts of a request together.
 MAX_CHOICES_IN_ALL = 32
-
-# Fields of the API (OpenAI's or other engines') that change the answer and are not served.
-# Ignoring one would be a wrong answer in silence, so each is refused by name.
-UNSUPPORTED: Mapping[str, str] = {
-    "tools": "this server calls no tools",
-    "tool_choice": "this server calls no tools",
-    "functions": "this server calls no functions",
-    "function_call": "this server calls no functions",
-    "structured_outputs": "output cannot be constrained to a grammar",
-    "guided_json": "output cannot be constrained to a grammar",
-    "guided_regex": "output cannot be constrained to a grammar",
-    "guided_choice": "output cannot be constrained to a grammar",
-    "guided_grammar": "output cannot be constrained to a grammar",
-    "grammar": "output cannot be constrained to a grammar",
-    "json_schema": "output cannot be constrained to a grammar",
-    "regex": "output cannot be constrained to a grammar",
-    "ebnf": "output cannot be constrained to a grammar",
-    "use_beam_search": "tokens are sampled, not searched",
-    "prompt_logprobs": "log-probabilities are of generated tokens only",
-    "suffix": "the model does not fill in the middle",
-    "allowed_token_ids": "use logit_bias",
-    "bad_words": "use logit_bias",
-    "prompt_embeds": "a prompt is text or token ids",
-    "chat_template": "the model's own chat template is used",
-    "continue_final_message": "the answer is always a new message",
-    "max_new_tokens": "use max_tokens",
-    "stop_regex": "use stop, which takes plain strings",
-    "modalities": "the model reads and writes text",
-    "audio": "the model reads and writes text",
-    "prediction": "predicted outputs are not served",
-    "web_search_options": "this server searches nothing",
-}
-
-# Values under which a refused field asks for nothing.
-_ASKS_FOR_NOTHING: tuple[object, ...] = (None, False, [], {}, "")
-# Without tools, these words choose none; elsewhere they are values like any other.
-_CHOOSES_NOTHING = ("none", "auto")
-_CHOICES = frozenset({"tool_choice", "function_call"})
-
-
-def asks_for_nothing(name: str, value: object) -> bool:
-    """Return whether a client only spelt out a refused field's default."""
-    if name in _CHOICES and isinstance(value, str) and value in _CHOOSES_NOTHING:
-        return True
-    return any(value == nothing and type(value) is type(nothing) for nothing in _ASKS_FOR_NOTHING)
 
 
 def _as_list(value: object) -> object:
@@ -94,22 +48,31 @@ MessagesField = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESS
 TemplateVariables = Annotated[dict[str, Any], Field(max_length=MAX_TEMPLATE_VARIABLES)]
 
 
+# The text under a field is its description, in the API's document and in docs/compatibility.md.
+_SETTINGS = ConfigDict(strict=True, extra="ignore", use_attribute_docstrings=True)
+
+
 class StreamOptions(BaseModel):
     """What a stream carries besides the answer."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = _SETTINGS
 
     include_usage: bool | None = None
+    """A last frame has the counts, and no choices."""
+    continuous_usage_stats: bool | None = None
+    """With `include_usage`: every frame has the counts so far."""
 
 
 class SpeculationField(BaseModel):
     """How far drafts may go for one request: less than the server would, never more."""
 
     # A slip in here would let drafts go on that someone wanted off.
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
 
     mode: Literal["auto", "off"] = "auto"
+    """`off` lets nobody draft."""
     max_draft_len: Annotated[int, Field(ge=0)] | None = None
+    """Most draft tokens in a step; 0 lets nobody draft."""
 
     @property
     def max_draft_length(self) -> int | None:
@@ -118,49 +81,84 @@ class SpeculationField(BaseModel):
 
 
 class GenerationBody(BaseModel):
-    """Fields that both endpoints share."""
+    """Fields that both endpoints share. Null is as if the field were left out."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = _SETTINGS
 
     model: str
+    """The model's name, from `GET /v1/models`."""
     max_tokens: int | None = None
+    """Most tokens of a choice; without it, what the context leaves."""
     max_completion_tokens: int | None = None
+    """Another name of `max_tokens`."""
     temperature: Finite | None = None
+    """0 to 100, 1 by default; 0 takes the likeliest token, ties go to the lower id."""
     top_p: Finite | None = None
+    """Over 0 to 1: the smallest set of tokens whose probability reaches this."""
     top_k: int | None = None
+    """The so many likeliest tokens; 0 or -1 keeps all."""
     min_p: Finite | None = None
+    """0 to 1: drops tokens under this share of the likeliest one's probability."""
     presence_penalty: Finite | None = None
+    """-2 to 2, subtracted once from tokens already emitted."""
     frequency_penalty: Finite | None = None
+    """-2 to 2, subtracted for each time a token was emitted."""
     repetition_penalty: Finite | None = None
+    """0.01 to 10, divides what is in prompt or answer; 1 is off."""
     logit_bias: Bias | None = None
+    """-100 to 100 by token id, added to the logits."""
     seed: int | None = None
+    """Of the noise, from 0 to 2^64 - 1. Drawn and reported where there is none: the same request \
+with it has the same answer, whatever was drafted and at any load."""
     stop: StopStringsField | None = None
+    """Up to 16 strings that end the answer; it does not hold them."""
     stop_token_ids: Annotated[list[int], Field(max_length=MAX_STOP_TOKEN_IDS)] | None = None
+    """Up to 64 ids that end the answer."""
     min_tokens: int | None = None
+    """No stop of any kind before so many tokens."""
     ignore_eos: bool | None = None
+    """The model's end of sequence is a token like others."""
     n: NumChoices | None = None
+    """1 to 8 choices. With a seed the first is that of `n` 1."""
     stream: bool | None = None
+    """The answer comes in server-sent events."""
     stream_options: StreamOptions | None = None
+    """Needs `stream`. `include_usage`: a last frame has the counts; `continuous_usage_stats`: \
+every frame has them."""
     response_format: dict[str, Any] | None = None
+    """Which form the answer must have."""
     user: str | None = None
+    """Accepted, and of no effect."""
     speculation: SpeculationField | None = None
+    """How far drafts may go: `mode` `auto` or `off`, `max_draft_len`. Changes no id."""
 
 
 class ChatBody(GenerationBody):
     """`POST /v1/chat/completions`."""
 
     messages: MessagesField
+    """Roles `system`, `developer`, `user`, `assistant` and, where the model's template shows tool \
+calls, `tool`. Content is a text or text parts."""
     add_special_tokens: bool | None = None
+    """The tokenizer's start ids before what the template writes; off by default."""
     chat_template_kwargs: TemplateVariables | None = None
+    """What the model's template reads besides the messages; what it does not read is refused."""
     logprobs: bool | None = None
+    """Log-probabilities of each token, from the row that chose it."""
     top_logprobs: int | None = None
+    """0 to 20 likeliest tokens with each; needs `logprobs`."""
 
 
 class CompletionBody(GenerationBody):
     """`POST /v1/completions`."""
 
     prompt: Text | list[Any]
+    """A text, token ids, or a list of either; up to 32 choices in all."""
     add_special_tokens: bool | None = None
+    """The tokenizer's start ids before a text; on by default."""
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
+    """0 to 20 likeliest tokens with each; not together with `echo`."""
     echo: bool | None = None
+    """The prompt stands before the answer."""
     best_of: NumChoices | None = None
+    """The number of `n`: choices are not ranked."""

@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
+from deployments.openai.refused import REFUSED
+from deployments.openai.schemas import ChatBody, CompletionBody
 from tests.rigs.http_server import FakeServer
 
 CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
@@ -194,37 +196,22 @@ def test_two_different_budgets_are_refused(http: httpx.Client):
     assert chat(http, max_tokens=3, max_completion_tokens=3).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("tools", [{"type": "function"}]),
-        ("tool_choice", "required"),
-        ("functions", [{}]),
-        ("guided_json", {"type": "object"}),
-        ("structured_outputs", {"regex": "a"}),
-        ("suffix", "auto"),
-        ("grammar", "auto"),
-        ("guided_regex", "none"),
-        ("allowed_token_ids", [1]),
-        ("bad_words", ["a"]),
-        ("prompt_embeds", "AAAA"),
-        ("chat_template", "{{ messages }}"),
-        ("continue_final_message", True),
-        ("json_schema", {"type": "object"}),
-        ("regex", "a+"),
-        ("ebnf", "root ::= 'a'"),
-        ("max_new_tokens", 5),
-        ("stop_regex", "a+"),
-        ("modalities", ["audio"]),
-        ("response_format", {"type": "json_schema"}),
-    ],
-)
+@pytest.mark.parametrize("field", REFUSED)
+@pytest.mark.parametrize("value", ["auto or so", [{}], 7])
 def test_what_would_change_the_answer_and_is_not_served_is_refused_by_name(
     http: httpx.Client, field: str, value: object
 ):
-    for answer in (chat(http, **{field: value}), complete(http, **{field: value})):
-        error = error_of(answer)
-        assert (error["code"], error["param"]) == ("unsupported_parameter", field)
+    for ask, body_type in ((chat, ChatBody), (complete, CompletionBody)):
+        if field not in body_type.model_fields:
+            error = error_of(ask(http, **{field: value}))
+            assert (error["code"], error["param"]) == ("unsupported_parameter", field)
+
+
+@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
+def test_a_form_of_answer_that_is_not_served_is_refused_by_name(http: httpx.Client, kind: str):
+    for ask in (chat, complete):
+        error = error_of(ask(http, response_format={"type": kind}))
+        assert (error["code"], error["param"]) == ("unsupported_parameter", "response_format")
 
 
 @pytest.mark.parametrize(
@@ -267,16 +254,26 @@ def test_a_slip_in_what_drafts_may_do_is_refused(
         assert words in error["message"]
 
 
-def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client):
-    answer = chat(http, tools=[], tool_choice="none", functions=None, response_format=None, n=None)
-    assert answer.status_code == 200
-    assert chat(http, function_call="auto", modalities=None, regex=None).status_code == 200
-    assert chat(http, response_format={"type": "text"}, n=1).status_code == 200
+@pytest.mark.parametrize("field", REFUSED)
+def test_asking_for_nothing_in_a_refused_field_is_served(http: httpx.Client, field: str):
+    for ask, body_type in ((chat, ChatBody), (complete, CompletionBody)):
+        if field not in body_type.model_fields:
+            for value in (None, False, [], {}, "", *REFUSED[field].asks_for_nothing):
+                assert ask(http, **{field: value}).status_code == 200
+
+
+def test_true_is_no_number_that_asks_for_nothing(http: httpx.Client):
+    assert error_of(chat(http, length_penalty=True))["param"] == "length_penalty"
+    assert error_of(chat(http, skip_special_tokens=1))["param"] == "skip_special_tokens"
 
 
 @pytest.mark.parametrize(
     ("slip", "nearest"),
-    [("max_token", "max_tokens"), ("temprature", "temperature"), ("top_logprob", "top_logprobs")],
+    [
+        ("max_token", "max_tokens"),
+        ("temprature", "temperature"),
+        ("top_logprob", "top_logprobs"),
+    ],
 )
 def test_a_misspelt_field_of_ours_is_refused_with_the_nearest(
     http: httpx.Client, slip: str, nearest: str
@@ -292,6 +289,8 @@ def test_foreign_fields_are_served_and_named_in_a_header(http: httpx.Client):
         answer = chat(http, **extra, stream=stream)
         assert answer.status_code == 200
         assert answer.headers["x-ignored-fields"] == "store, safety_identifier"
+    answer = chat(http, stream=True, stream_options={"include_obfuscation": False})
+    assert answer.headers["x-ignored-fields"] == "stream_options.include_obfuscation"
     assert "x-ignored-fields" not in chat(http).headers
 
 
@@ -324,7 +323,11 @@ def test_foreign_message_fields_are_served(http: httpx.Client):
         ("/v1/completions", {"logprobs": -1}, "logprobs"),
         ("/v1/completions", {"logprobs": True}, "logprobs"),
         ("/v1/completions", {"logprobs": 1, "echo": True}, "echo"),
-        ("/v1/completions", {"suffix": "x"}, "suffix"),
+        (
+            "/v1/completions",
+            {"stream": True, "stream_options": {"continuous_usage_stats": True}},
+            "stream_options.continuous_usage_stats",
+        ),
         ("/v1/completions", {"best_of": 2}, "best_of"),
         ("/v1/completions", {"best_of": 2, "n": 3}, "best_of"),
         ("/v1/completions", {"best_of": 9, "n": 8}, "best_of"),

@@ -30,6 +30,29 @@ def test_frames_are_data_lines_ended_by_done_and_nothing_may_buffer_them(
     assert all("finish_reason" in payload["choices"][0] for payload in payloads)
 
 
+@pytest.mark.usefixtures("one_step_a_message")
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize("logprobs", [False, True])
+def test_counts_in_every_frame_grow_to_those_of_the_last(
+    server: FakeServer, http: httpx.Client, path: str, logprobs: bool
+):
+    server.loop.say("one two")
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    is_chat = "chat" in path
+    fields = {**BODY, "prompt": "hello", "stream_options": options}
+    if logprobs:
+        fields["logprobs"] = True if is_chat else 1
+
+    *frames, _, _ = http.post(path, json=fields).text.split("\n\n")
+
+    usages = [json.loads(frame.removeprefix("data: "))["usage"] for frame in frames]
+    usages = usages[1:] if is_chat else usages
+    counts = [usage["completion_tokens"] for usage in usages]
+    num_tokens = len(server.loop.tokenizer.encode("one two").ids)
+    assert counts == [*range(1, num_tokens + 1), *[num_tokens] * (len(counts) - num_tokens)]
+    assert usages[-1] == usages[-2]
+
+
 def test_a_refused_stream_is_a_plain_error_before_any_event(http: httpx.Client):
     answer = http.post("/v1/chat/completions", json={**BODY, "n": 0})
 
