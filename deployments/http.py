@@ -18,6 +18,7 @@ from deployments.guard.request_ids import id_headers, request_id_of
 from deployments.openai import errors
 from deployments.openai.errors import RefusedError
 from deployments.openai.models import model_body, model_list_body
+from deployments.openapi import add_openapi_route
 from deployments.telemetry.front import TelemetryFront
 from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
@@ -43,13 +44,14 @@ def create_app(
     """
     guard = guard or Guard()
     lifespan = None if background is None else (lambda _app: background)
-    # No generated schema: bodies are read and checked by our own models, not by parameters.
+    # No schema of FastAPI's: bodies are read and checked by our own models, not by parameters.
     app = FastAPI(title="dflash-serve", openapi_url=None, lifespan=lifespan)
     app.add_api_route("/v1/chat/completions", gateway.chat, methods=["POST"])
     app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
     add_tokenize_routes(app, gateway)
     _add_model_routes(app, gateway)
     _add_probes(app, gateway.watch, guard)
+    add_openapi_route(app)
     guard.stand_before(app)
     # Outside of all: what is refused leaves a record, too.
     app.add_middleware(TelemetryFront, on_record=())

@@ -27,6 +27,13 @@ def _as_text(value: object) -> object:
     return "\n".join(part["text"] for part in parts)
 
 
+class TextPart(BaseModel):
+    """One part of a message's content."""
+
+    type: Literal["text"]
+    text: str
+
+
 class FunctionCall(BaseModel):
     """Which function an assistant called, and with what: JSON, as it wrote it."""
 
@@ -52,7 +59,7 @@ class Message(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[Text | None, BeforeValidator(_as_text)] = None
+    content: Annotated[Text | None, BeforeValidator(_as_text, str | list[TextPart] | None)] = None
     name: Text | None = None
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOL_CALLS)] | None = None
     tool_call_id: Text | None = None

@@ -37,12 +37,12 @@ def _as_bias(value: object) -> object:
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 StopString = Annotated[Text, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]
 StopStringsField = Annotated[
-    list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list)
+    list[StopString], Field(max_length=MAX_STOPS), BeforeValidator(_as_list, str | list[StopString])
 ]
 NumChoices = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
 Bias = Annotated[
     dict[int, Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]],
-    BeforeValidator(_as_bias),
+    BeforeValidator(_as_bias, dict[str, float]),
 ]
 MessagesField = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)]
 TemplateVariables = Annotated[dict[str, Any], Field(max_length=MAX_TEMPLATE_VARIABLES)]
