@@ -19,8 +19,9 @@ MODEL = "fake"
 
 def build(args: dict[str, Any]) -> Application:
     """Return the application; ``load_s`` and ``step_s`` make the fake as slow as a real one."""
-    opener = partial(open_slowly, **args)
-    return assemble(ServeArgs(model_name=MODEL), opener, ReportToIngresses())
+    slowness = {key: value for key, value in args.items() if key != "keys_file"}
+    settings = ServeArgs(model_name=MODEL, keys_file=args.get("keys_file"))
+    return assemble(settings, partial(open_slowly, **slowness), ReportToIngresses())
 
 
 def open_slowly(

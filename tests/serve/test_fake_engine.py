@@ -5,18 +5,26 @@ import copy
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
+from deployments.guard.keys import new_key
 from tests.rigs.fake_engine import LETTERS
 from tests.rigs.http_server import eventually
+from tests.rigs.keyed_server import entry, write_keys
 from tests.rigs.serve_process import FAST_MODE, ServeProcess, serve_run
 
 MODES = {"default": {}, "fast": FAST_MODE}
+# One application asks for a key; the others are sent it too, and take no notice.
+KEY = new_key()
+KEYS_FILE = Path(tempfile.mkdtemp(prefix="keys-")) / "keys.yaml"
+BEARER = {"authorization": f"Bearer {KEY}"}
 
 
 def application(name: str, route: str, args: dict[str, Any], **engine: Any) -> dict[str, Any]:
@@ -47,7 +55,7 @@ CONFIG = {
         application(
             "small",
             "/small",
-            {"load_s": 0.0, "step_s": 0.3},
+            {"load_s": 0.0, "step_s": 0.3, "keys_file": str(KEYS_FILE)},
             max_ongoing_requests=4,
             max_queued_requests=8,
         ),
@@ -60,6 +68,7 @@ CONFIG = {
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServeProcess]:
+    write_keys(KEYS_FILE, entry("ana", KEY, "infer", "status"))
     with serve_run(
         copy.deepcopy(CONFIG),
         tmp_path_factory.mktemp("serve"),
@@ -78,7 +87,8 @@ def client(served: ServeProcess) -> Iterator[openai.OpenAI]:
 
 
 def engines(served: ServeProcess, route: str = "") -> list[dict[str, Any]]:
-    return httpx.get(f"{served.base_url}{route}/readyz", timeout=10).json()["engines"]
+    url = f"{served.base_url}{route}/readyz"
+    return httpx.get(url, headers=BEARER, timeout=10).json()["engines"]
 
 
 def num_running(served: ServeProcess, route: str = "") -> int:
@@ -135,10 +145,35 @@ def test_errors_keep_their_form_and_status_through_ray(served: ServeProcess):
     assert (bad.status_code, bad.json()["error"]["param"]) == (400, "prompt")
 
 
+def test_keys_deadlines_and_ids_hold_through_ray_under_a_route_prefix_too(served: ServeProcess):
+    def ask(path: str, **headers: str) -> httpx.Response:
+        return httpx.get(f"{served.base_url}/small{path}", headers=headers)
+
+    assert (ask("/livez").status_code, ask("/v1/models").status_code) == (200, 401)
+    assert "engines" not in ask("/readyz").json()
+    assert (ask("/v1/models", **BEARER).status_code, ask("/x", **BEARER).status_code) == (200, 403)
+
+    body = {"model": "fake", "prompt": "x", "max_tokens": 400}
+    for stream, status in ((False, 408), (True, 200)):
+        headers = {**BEARER, "x-request-timeout-ms": "500", "x-request-id": "mine"}
+        answer = httpx.post(
+            f"{served.base_url}/small/v1/completions",
+            json={**body, "stream": stream},
+            headers=headers,
+            timeout=60,
+        )
+        assert answer.status_code == status
+        assert answer.headers.get_list("x-request-id") == ["mine"]
+        assert "request_timeout" in answer.text
+        assert eventually(lambda: num_running(served, "/small") == 0)
+    assert KEY not in served.log
+
+
 def test_a_client_that_leaves_frees_its_request(served: ServeProcess):
     body = {"model": "fake", "prompt": "x", "max_tokens": 500, "stream": True}
     # Left alone, it would run for two and a half minutes.
-    with httpx.stream("POST", f"{served.base_url}/small/v1/completions", json=body) as answer:
+    url = f"{served.base_url}/small/v1/completions"
+    with httpx.stream("POST", url, json=body, headers=BEARER) as answer:
         # Kept, because httpx closes a response whose iterator is dropped.
         lines = answer.iter_lines()
         next(lines)
@@ -151,7 +186,7 @@ def test_overload_is_answered_at_once_with_429_and_the_rest_is_served(served: Se
     # One answer takes six seconds: none ends before the last request has come.
     async def post(client: httpx.AsyncClient) -> httpx.Response:
         body = {"model": "fake", "prompt": "x", "max_tokens": 20}
-        return await client.post("/small/v1/completions", json=body)
+        return await client.post("/small/v1/completions", json=body, headers=BEARER)
 
     async def storm() -> list[httpx.Response]:
         limits = httpx.Limits(max_connections=None)
