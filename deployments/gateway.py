@@ -43,7 +43,7 @@ class Gateway:
         self._client = client
         self.watch = watch
         self.model_name = model_name
-        self._places = Places(lambda: watch.most_live)
+        self._places = Places(lambda: watch.bounds)
         # Tokenising takes many times a text's size in memory; one long text at a time bounds it.
         # A thread of its own, not a semaphore: a cancelled request's text is still being encoded.
         self._long_texts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="long-text")
@@ -182,7 +182,8 @@ class Gateway:
             Choice(metered(self._client.generate(request)), self._answer(body, request))
             for request in requests
         )
-        pieces = self._places.hold(interleave(choices, journal), len(choices))
+        lengths = [len(request.prompt_token_ids) for request in requests]
+        pieces = self._places.hold(interleave(choices, journal), lengths)
         options = body.stream_options
         reply = Reply(
             choices,

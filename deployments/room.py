@@ -21,6 +21,19 @@ class Room:
     max_queued_requests: int
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one ingress may hold at once, over all replicas; None where nothing bounds it.
+
+    Attributes:
+        places: Choices that wait or run.
+        waiting_tokens: Prompt tokens of those that no engine has taken.
+    """
+
+    places: int | None = None
+    waiting_tokens: int | None = None
+
+
 def room_of_this_replica() -> Room | None:
     """Return the room of the replica this process is; None outside Serve.
 

@@ -10,7 +10,7 @@ from deployments.client import EngineClient
 from deployments.openai import errors
 from deployments.openai.errors import ApiError
 from deployments.openai.tokenizer import TextTokenizer
-from deployments.room import most_live
+from deployments.room import Bounds, most_live
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
 
 CHECK_IN_INTERVAL_S = 1.0
@@ -64,9 +64,14 @@ class EngineWatch:
         return tuple(status for heard_at_s, status in self._heard if heard_at_s >= oldest_s)
 
     @property
-    def most_live(self) -> int | None:
-        """How many requests this ingress may have at once; None where nothing bounds them."""
-        return most_live(status.room for status in self.statuses)
+    def bounds(self) -> Bounds:
+        """What this ingress may hold at once."""
+        statuses = self.statuses
+        tokens = [status.limits.max_waiting_tokens for status in statuses]
+        return Bounds(
+            places=most_live(status.room for status in statuses),
+            waiting_tokens=sum(tokens) or None,
+        )
 
     def note(self, report: LoadReport) -> None:
         """Take a loading replica's report."""
