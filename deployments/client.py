@@ -14,6 +14,7 @@ from ray.serve.handle import DeploymentHandle, DeploymentResponseGenerator
 
 from deployments.openai import errors
 from deployments.openai.errors import ApiError
+from deployments.operators.report import Briefing
 from deployments.wire import EngineStatus, FilePart, ModelCard, Step
 from dflash.request import GenerateRequest
 
@@ -33,6 +34,11 @@ logger = logging.getLogger(__name__)
 class EngineClient(Protocol):
     """What the HTTP surface needs of an engine."""
 
+    @property
+    def num_live(self) -> int:
+        """Requests that wait or run."""
+        ...
+
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield an empty step once the engine took the request, then its steps.
 
@@ -45,11 +51,18 @@ class EngineClient(Protocol):
         """Yield the model's card, then its tokenizer files in parts."""
         ...
 
-    async def check_in(self) -> tuple[EngineStatus, ...]:
+    async def check_in(self, briefing: Briefing) -> tuple[EngineStatus, ...]:
         """Keep this client's requests alive everywhere; return how each replica is.
 
         A replica that hears nothing of a request for long takes its client for dead.
+
+        Args:
+            briefing: What to tell every replica.
         """
+        ...
+
+    async def signals(self, replica: str, most: int) -> bytes | None:
+        """Return what a replica's newest decisions looked at, compressed; None if it is silent."""
         ...
 
 
@@ -61,6 +74,11 @@ class HandleClient:
         self._streams = handle.options(stream=True)
         self._live: set[str] = set()
         self._replicas: tuple[str, ...] = ()
+
+    @property
+    def num_live(self) -> int:
+        """Requests that wait or run, wherever they are."""
+        return len(self._live)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
         """Yield the request's steps; where its replica dies, continue on another.
@@ -139,7 +157,7 @@ class HandleClient:
         async for part in cast("DeploymentResponseGenerator[ModelCard | FilePart]", parts):
             yield part
 
-    async def check_in(self) -> tuple[EngineStatus, ...]:
+    async def check_in(self, briefing: Briefing | None = None) -> tuple[EngineStatus, ...]:
         """Keep this client's requests alive everywhere; return how each replica is.
 
         Serve does not tell a replica that an ingress died: in its default mode a generator
@@ -147,17 +165,29 @@ class HandleClient:
         A broadcast passes by the limit on ongoing requests, so load alone looks like no death;
         a replica that is too slow to answer in time is left out, and costs the others nothing.
         """
-        response = self._handle.broadcast("check_in", tuple(self._live), self._replicas)
-        # `results_async` waits for all replicas together: one frozen process would hide the rest.
-        results = await response._fetch_replica_results_async()  # pyright: ignore[reportPrivateUsage]
-        answers = await asyncio.gather(
-            *(asyncio.wait_for(result.get_async(), _ANSWER_TIMEOUT_S) for result in results),
-            return_exceptions=True,
-        )
+        answers = await self._ask_all("check_in", tuple(self._live), self._replicas, briefing)
         statuses = tuple(answer for answer in answers if isinstance(answer, EngineStatus))
         # No replica knows the others, and an order can name any.
         self._replicas = tuple(status.replica for status in statuses)
         return statuses
+
+    async def signals(self, replica: str, most: int) -> bytes | None:
+        """Return what a replica's newest decisions looked at, compressed; None if it is silent.
+
+        Serve's handles name no replica: all are asked, and the one that is meant answers.
+        """
+        answers = await self._ask_all("signals", replica, most)
+        return next((answer for answer in answers if isinstance(answer, bytes)), None)
+
+    async def _ask_all(self, method: str, *arguments: object) -> list[object]:
+        """Return what each replica answers, or raises."""
+        response = self._handle.broadcast(method, *arguments)
+        # `results_async` waits for all replicas together: one frozen process would hide the rest.
+        results = await response._fetch_replica_results_async()  # pyright: ignore[reportPrivateUsage]
+        return await asyncio.gather(
+            *(asyncio.wait_for(result.get_async(), _ANSWER_TIMEOUT_S) for result in results),
+            return_exceptions=True,
+        )
 
 
 def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> GenerateRequest:

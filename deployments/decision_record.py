@@ -2,8 +2,9 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deployments.line_file import LineFile
@@ -17,6 +18,9 @@ from policy.signals import Signals
 from policy.terms import Terms
 
 logger = logging.getLogger(__name__)
+
+# Each keeps kilobytes of what it looked at; they are half a minute of a busy replica.
+_NUM_MADE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,9 @@ class DecisionRecord:
             clock: The clock of the signals, seconds.
         """
         self._log = DecisionLog()
+        self._made: deque[Made] = deque(maxlen=_NUM_MADE)
+        self._num_repeats = 0
+        self._replica, self._offset_s = replica, time.time() - clock()
         self._files: list[LineFile[LogEntry] | LineFile[Made]] = []
         self._changes: LineFile[LogEntry] | None = None
         self._signals: LineFile[Made] | None = None
@@ -63,16 +70,11 @@ class DecisionRecord:
         self._replica, self._folder = replica, folder
         if folder is None:
             return
-        offset_s = time.time() - clock()
-
-        def header(kind: FileKind) -> str:
-            return Header(kind, VERSION, replica, offset_s).line()
-
-        changes = _ChangeLines(header(FileKind.DECISIONS))
+        changes = _ChangeLines(self._header(FileKind.DECISIONS))
         self._changes = LineFile(folder / f"decisions-{replica}.jsonl", changes.text_of)
         self._files.append(self._changes)
         if keeps_signals:
-            signals = _SignalLines(header(FileKind.SIGNALS))
+            signals = _SignalLines(self._header(FileKind.SIGNALS))
             self._signals = LineFile(folder / f"signals-{replica}.jsonl", signals.text_of)
             self._files.append(self._signals)
 
@@ -93,9 +95,41 @@ class DecisionRecord:
         for file in self._files:
             file.stop()
 
+    @property
+    def clock_offset_s(self) -> float:
+        """Seconds since the epoch less the time of the decisions."""
+        return self._offset_s
+
+    @property
+    def newest(self) -> Made | None:
+        """The newest decision; None before the first."""
+        return self._made[-1] if self._made else None
+
+    @property
+    def num_repeats(self) -> int:
+        """Decisions since the newest change."""
+        return self._num_repeats
+
     def entries(self) -> tuple[LogEntry, ...]:
         """Return the newest changes, the oldest first."""
         return self._log.entries()
+
+    def changes_after(self, number: int) -> tuple[tuple[int, LogEntry], ...]:
+        """Return the changes after one that is known, with their numbers, the oldest first."""
+        return self._log.after(number)
+
+    def signals_text(self, most: int) -> str:
+        """Return what the newest decisions looked at, as a file for `dflashctl replay`.
+
+        Args:
+            most: So many decisions at most.
+        """
+        lines = _SignalLines(self._header(FileKind.SIGNALS))
+        newest = tuple(self._made)[-most:]
+        return "".join(lines.text_of(made, index == 0) for index, made in enumerate(newest))
+
+    def _header(self, kind: FileKind) -> str:
+        return Header(kind, VERSION, self._replica, self._offset_s).line()
 
     def note(self, made: Made) -> None:
         """Keep a decision. Returns at once and raises nothing."""
@@ -106,10 +140,13 @@ class DecisionRecord:
             self._num_failed += 1
             logger.warning("a decision cannot be noted: %r", error, exc_info=True)
             return
+        self._made.append(made)
         if self._signals is not None:
             self._signals.put(made)
         if entry is None:
+            self._num_repeats += 1
             return
+        entry, self._num_repeats = replace(entry, num_repeats=self._num_repeats), 0
         self._log.add(entry)
         if self._changes is not None:
             self._changes.put(entry)

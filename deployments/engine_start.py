@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from deployments.device_probe import probe_of
+from deployments.memory_watch import MemoryWatch
+from deployments.operators.memory_desk import MemoryDesk
 from deployments.policy_desk import Holdings, PolicyDesk
 from deployments.replica import OnOutputs, OnProgress, RunningEngine
 from deployments.room import name_of_this_replica
@@ -45,7 +47,16 @@ def open_engine(
     on_progress("ready", 1.0)
     loop = EngineLoop(engine, on_outputs)
     loop.start()
-    return RunningEngine(engine, loop, policy)
+    return RunningEngine(engine, loop, policy, _memory_of(models, policy))
+
+
+def _memory_of(models: LoadedModels, policy: PolicyDesk | None) -> MemoryDesk:
+    """Return what knows the memory; a policy watches the device anyway."""
+    if policy is not None:
+        return MemoryDesk(models.plan, models.drafters, lambda: policy.reading)
+    watch = MemoryWatch(probe_of(torch.device("cpu")))
+    watch.start()
+    return MemoryDesk(models.plan, models.drafters, lambda: watch.latest, watch.stop)
 
 
 def _policy_of(

@@ -175,6 +175,8 @@ class Gateway:
         dialect: Dialect,
         headers: Mapping[str, str],
     ) -> Response:
+        if self.watch.board.orders.drain.is_on:
+            raise RefusedError(errors.server_draining())
         n, stream, journal = body.n or 1, bool(body.stream), RequestJournal.of(http_request)
         journal.begin(requests, n, body.model, stream=stream)
         admit_prompts(requests)

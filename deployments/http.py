@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,6 +18,10 @@ from deployments.openai import errors
 from deployments.openai.errors import RefusedError
 from deployments.openai.models import model_body, model_list_body
 from deployments.openapi import add_openapi_route
+from deployments.operators.admin_routes import add_admin_routes
+from deployments.operators.policy_routes import add_policy_routes
+from deployments.operators.ready_body import ready_details
+from deployments.operators.status_routes import add_status_routes
 from deployments.telemetry.front import TelemetryFront
 from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
@@ -51,6 +54,9 @@ def create_app(
     add_tokenize_routes(app, gateway)
     _add_model_routes(app, gateway)
     _add_probes(app, gateway.watch, guard)
+    add_policy_routes(app, gateway.watch, gateway.model_name)
+    add_admin_routes(app, gateway.watch)
+    add_status_routes(app)
     add_openapi_route(app)
     guard.stand_before(app)
     # Outside of all: what is refused leaves a record, too.
@@ -92,7 +98,7 @@ def _add_probes(app: FastAPI, watch: EngineWatch, guard: Guard) -> None:
         if may_see_details(request.scope):
             body["reason"] = reason
             body["keys_problem"] = guard.keys_problem
-            body["engines"] = [asdict(status) for status in watch.statuses]
+            body |= ready_details(watch)
         elif stranger_reason is not None:
             body["reason"] = stranger_reason
         return JSONResponse(body, status_code=200 if reason is None else 503)

@@ -9,21 +9,23 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from deployments.guard.scopes import scope_for
 from deployments.openai.errors import ApiError, ErrorCode
 from deployments.openai.schemas import ChatBody, CompletionBody
 from deployments.openai.tokenization import DetokenizeBody, TokenizeBody
+from deployments.operators.pin_request import PinRequest
 from deployments.version import version_body
 
 _PATH = "/openapi.json"
 _REF = "#/components/schemas/{model}"
-BODIES: Mapping[str, type[BaseModel]] = {
+BODIES: Mapping[str, type[Any]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": CompletionBody,
     "/tokenize": TokenizeBody,
     "/detokenize": DetokenizeBody,
+    "/policy/pins": PinRequest,
 }
 """The model of what is sent to a path."""
 _STREAMED = frozenset({"/v1/chat/completions", "/v1/completions"})
@@ -68,7 +70,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 def _complete(operation: dict[str, Any], method: str, path: str, schemas: dict[str, Any]) -> None:
     body = BODIES.get(path) if method == "POST" else None
     if body is not None:
-        schema = body.model_json_schema(ref_template=_REF)
+        schema = TypeAdapter(body).json_schema(ref_template=_REF)
         schemas |= schema.pop("$defs", {})
         schemas[body.__name__] = schema
         content = {"application/json": {"schema": {"$ref": _REF.format(model=body.__name__)}}}

@@ -14,6 +14,14 @@ _ARM = re.compile(
 )
 
 
+def arm_from(text: str) -> Arm | None:
+    """Return the arm that a text such as ``mtp:2`` names; None where it names none."""
+    parts = _ARM.fullmatch(text)
+    if parts is None:
+        return None
+    return PLAIN_ARM if parts["plain"] else Arm(parts["drafter"], int(parts["length"]))
+
+
 @dataclass(frozen=True, slots=True)
 class PinOrder:
     """One arm for some replicas, until a time. Of two for the same replica the later one counts.
@@ -37,7 +45,7 @@ class PinOrder:
             value = getattr(self, name)
             if not (value.strip() if isinstance(value, str) else value):
                 raise ConfigError(f"pins.{name} is missing; say {wanted}")
-        if not _ARM.fullmatch(self.arm):
+        if arm_from(self.arm) is None:
             raise ConfigError(f"pins.arm is {self.arm!r}, which is none; say {_WANTED['arm']}")
         for replica in self.replicas:
             if replica != ALL_REPLICAS and not _REPLICA.fullmatch(replica):
@@ -64,9 +72,8 @@ class PinOrder:
         Args:
             expires_s: When it ends, on the clock of the signals, seconds.
         """
-        parts = _ARM.fullmatch(self.arm)
-        assert parts is not None, "it was checked when this was made"
-        arm = PLAIN_ARM if parts["plain"] else Arm(parts["drafter"], int(parts["length"]))
+        arm = arm_from(self.arm)
+        assert arm is not None, "it was checked when this was made"
         return Pin(arm, self.replicas, self.author, self.reason, expires_s)
 
 

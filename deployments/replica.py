@@ -5,21 +5,23 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from deployments.config import limits_from_user_config, vain_orders
+from deployments.load_progress import LoadProgress
 from deployments.logs import join_serve_log
+from deployments.model_parts import model_parts
 from deployments.openai import errors
-from deployments.openai.tokenizer import TOKENIZER_FILES
+from deployments.operators.latency import RequestClock
+from deployments.operators.replica_office import ReplicaOffice
+from deployments.operators.report import Briefing
 from deployments.peers import Peers
 from deployments.room import name_of_this_replica, room_of_this_replica
 from deployments.streams import OpenStreams
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
 from dflash.errors import (
-    CheckpointError,
     ConfigError,
     EngineError,
     OverloadedError,
@@ -28,6 +30,7 @@ from dflash.errors import (
 from dflash.request import GenerateRequest, TokenOutput
 
 if TYPE_CHECKING:
+    from deployments.operators.memory_desk import MemoryDesk
     from deployments.policy_desk import PolicyDesk
 
     # Both import torch, which the ingress does without.
@@ -37,9 +40,6 @@ if TYPE_CHECKING:
 # An ingress checks in every second; after many missed ones it is taken for dead.
 LEASE_S = 20.0
 _GUARD_INTERVAL_S = 1.0
-_REPORT_INTERVAL_S = 0.5
-# A handle's message may be limited to 4 MiB; tokenizer files can be larger.
-_PART_BYTES = 1024 * 1024
 
 OnProgress = Callable[[str, float], None]
 OnOutputs = Callable[[tuple[TokenOutput, ...]], None]
@@ -53,11 +53,19 @@ class EngineUnhealthyError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class RunningEngine:
-    """A loaded engine, the thread that runs it, and its policy where it has one."""
+    """A loaded engine, and the thread that runs it.
+
+    Attributes:
+        engine: The engine.
+        loop: Its thread.
+        policy: What decides on drafts; None where the plan is fixed.
+        memory: Knows where the memory is; None where nobody does.
+    """
 
     engine: "Engine"
     loop: "EngineLoop"
     policy: "PolicyDesk | None" = None
+    memory: "MemoryDesk | None" = None
 
 
 class EngineOpener(Protocol):
@@ -98,13 +106,14 @@ class EngineReplica:
         self._configured_limits = config.limits
         self._name = name_of_this_replica()
         self._peers = Peers()
+        self._office = ReplicaOffice(self._name, self._require_running)
         events = asyncio.get_running_loop()
 
         def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
             # Once a step, whatever the number of requests: waking a loop is a system call.
             events.call_soon_threadsafe(self._streams.deliver, outputs)
 
-        progress = _Progress(report)
+        progress = LoadProgress(report)
         reporting = asyncio.create_task(progress.keep_reporting())
         try:
             self._running = await asyncio.to_thread(opener, config, progress.note, on_outputs)
@@ -124,6 +133,7 @@ class EngineReplica:
         Refusals are steps too: exceptions would cross the handle with this process's traceback.
         """
         inbox = self._streams.open(request.request_id, time.monotonic())
+        times = RequestClock(time.monotonic())
         is_over = True
         try:
             self._loop.submit(request)
@@ -132,6 +142,7 @@ class EngineReplica:
             while not is_over:
                 step = await inbox.take()
                 is_over = step.is_last
+                times.note(len(step.token_ids), time.monotonic())
                 yield step
         except OverloadedError as error:
             yield Step(error=errors.queue_full(str(error), error.retry_after_s))
@@ -139,6 +150,7 @@ class EngineReplica:
             yield Step(error=errors.invalid_parameter(error.field or "prompt", str(error)))
         finally:
             self._streams.close(request.request_id)
+            self._office.latency.enter(times, time.monotonic())
             if not is_over:
                 # The client left, or this replica is told to stop.
                 self._loop.abort(request.request_id)
@@ -149,23 +161,8 @@ class EngineReplica:
         Raises:
             CheckpointError: The checkpoint has no folder, so no tokenizer.
         """
-        engine = self._engine
-        exactness, speculation = engine.exactness, engine.speculation
-        if engine.model_folder is None or exactness is None or speculation is None:
-            raise CheckpointError("the engine was loaded without a model folder; load one from it")
-        yield ModelCard(
-            vocab_size=engine.facts.vocab_size,
-            max_model_len=engine.facts.max_model_len,
-            exactness_mode=str(exactness.mode),
-            exactness_form=exactness.form,
-            exactness_detail=exactness.detail,
-            speculation=speculation,
-        )
-        for name in TOKENIZER_FILES:
-            path = engine.model_folder / name
-            content = await asyncio.to_thread(path.read_bytes) if path.exists() else b""
-            for start in range(0, len(content), _PART_BYTES):
-                yield FilePart(name, content[start : start + _PART_BYTES])
+        async for part in model_parts(self._engine):
+            yield part
 
     def status(self) -> EngineStatus:
         """Return how this replica is; waits for no step."""
@@ -189,17 +186,35 @@ class EngineReplica:
             room=room_of_this_replica(),
         )
 
-    def check_in(self, request_ids: Iterable[str], replicas: Collection[str] = ()) -> EngineStatus:
+    def check_in(
+        self,
+        request_ids: Iterable[str],
+        replicas: Collection[str] = (),
+        briefing: Briefing | None = None,
+    ) -> EngineStatus:
         """Prolong the leases of requests that an ingress still reads, and say how this one is.
 
         Args:
             request_ids: The requests.
             replicas: Names of all replicas, as far as the ingress knows them.
+            briefing: What operators have ordered, and what of the decisions is known.
         """
         now_s = time.monotonic()
         self._peers.note(replicas, now_s)
         self._streams.renew(request_ids, now_s)
-        return self.status()
+        briefing = briefing or Briefing()
+        self._office.take(briefing)
+        report = self._office.report(briefing, self._loop.snapshot())
+        return replace(self.status(), report=report)
+
+    async def signals(self, replica: str, most: int) -> bytes | None:
+        """Return what the newest decisions looked at, compressed; None if another one is meant.
+
+        Args:
+            replica: Whose are wanted: a broadcast reaches all.
+            most: So many decisions at most.
+        """
+        return await asyncio.to_thread(self._office.signals, replica, most)
 
     def reconfigure(self, user_config: Any) -> None:
         """Take new limits between two steps; what is invalid leaves the old ones in force.
@@ -244,6 +259,8 @@ class EngineReplica:
             running.loop.stop()
             if running.policy is not None:
                 running.policy.stop()
+            if running.memory is not None:
+                running.memory.stop()
 
     @property
     def _engine(self) -> "Engine":
@@ -269,29 +286,3 @@ class EngineReplica:
                 # Its last message ends the stream; until then one abort is enough.
                 self._streams.renew((request_id,), time.monotonic())
                 self._loop.abort(request_id)
-
-
-class _Progress:
-    """Where loading is; written by the loading thread, sent by the event loop."""
-
-    def __init__(self, report: Callable[[LoadReport], Awaitable[None]]) -> None:
-        self._report = report
-        self._began_at_s = time.monotonic()
-        self._latest = ("starting", 0.0)
-
-    def note(self, phase: str, fraction: float) -> None:
-        if phase != self._latest[0]:
-            logger.info("loading: %s", phase)
-        self._latest = (phase, fraction)
-
-    async def keep_reporting(self) -> None:
-        while True:
-            await self.send()
-            await asyncio.sleep(_REPORT_INTERVAL_S)
-
-    async def send(self, problem: str | None = None) -> None:
-        phase, fraction = self._latest
-        elapsed_s = time.monotonic() - self._began_at_s
-        # An ingress may not be there yet; loading goes on without an audience.
-        with suppress(Exception):
-            await self._report(LoadReport(str(os.getpid()), phase, fraction, elapsed_s, problem))

@@ -156,6 +156,9 @@ def _keys_in(value: object, location: KeyPath) -> KeyPath:
 
     Others are labels of the validator's own branches.
     """
+    if not location:
+        # Of the whole: it is nested too deeply to be read.
+        return ()
     first, *rest = location
     inner = value.get(first) if isinstance(value, Mapping) else None
     keys = [first]

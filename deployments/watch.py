@@ -10,6 +10,7 @@ from deployments.client import EngineClient
 from deployments.openai import errors
 from deployments.openai.errors import ApiError
 from deployments.openai.tokenizer import TextTokenizer
+from deployments.operators.board import FleetBoard
 from deployments.room import Bounds, most_live
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
 
@@ -42,6 +43,10 @@ class EngineWatch:
     """Asks for the model once, then checks in with all replicas every second.
 
     The first question simply waits: Serve delivers it when the first replica has loaded.
+
+    Attributes:
+        model: The loaded model; None before.
+        board: What operators see, and what they ordered.
     """
 
     def __init__(self, client: EngineClient, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,6 +61,7 @@ class EngineWatch:
         self._report: tuple[float, LoadReport] | None = None
         self._heard: tuple[tuple[float, EngineStatus], ...] = ()
         self.model: LoadedModel | None = None
+        self.board = FleetBoard(clock)
 
     @property
     def statuses(self) -> tuple[EngineStatus, ...]:
@@ -72,6 +78,21 @@ class EngineWatch:
             places=most_live(status.room for status in statuses),
             waiting_tokens=sum(tokens) or None,
         )
+
+    @property
+    def num_live(self) -> int:
+        """Requests that wait or run, of this ingress or as the replicas last counted them."""
+        counted = sum(status.num_running + status.num_waiting for status in self.statuses)
+        return max(counted, self._client.num_live)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether an operator takes it out of service and nothing runs any more."""
+        return self.board.orders.drain.is_on and not self.num_live
+
+    async def signals(self, replica: str, most: int) -> bytes | None:
+        """Return what a replica's newest decisions looked at, compressed; None if it is silent."""
+        return await self._client.signals(replica, most)
 
     def note(self, report: LoadReport) -> None:
         """Take a loading replica's report."""
@@ -90,6 +111,8 @@ class EngineWatch:
         statuses = self.statuses
         if not statuses:
             return "no engine replica answers"
+        if self.is_drained:
+            return "drained: new work is refused, and what ran has ended"
         if any(status.is_healthy for status in statuses):
             return None
         return statuses[0].sentence
@@ -111,14 +134,14 @@ class EngineWatch:
                 async with asyncio.timeout(None if self.model is None else _CHECK_IN_TIMEOUT_S):
                     if self.model is None:
                         self.model = await self._ask_for_model()
-                    self._hear(await self._client.check_in())
+                    self._hear(await self._client.check_in(self.board.briefing()))
                 is_answered = True
             # Whatever a dying replica raises, the next one may answer.
             except Exception as error:
                 if self.model is None or is_answered:
                     logger.warning("no engine replica answers: %r", error, exc_info=True)
                 is_answered = False
-            await asyncio.sleep(CHECK_IN_INTERVAL_S)
+            await self.board.rest(CHECK_IN_INTERVAL_S)
 
     def _hear(self, statuses: tuple[EngineStatus, ...]) -> None:
         """Take the answers of one check-in, and keep what silent replicas said before."""
@@ -130,6 +153,7 @@ class EngineWatch:
             if status.pid not in answered and now_s - heard_at_s <= _GRACE_S
         )
         self._heard = (*((now_s, status) for status in statuses), *silent)
+        self.board.hear(statuses)
 
     async def _ask_for_model(self) -> LoadedModel:
         card: ModelCard | None = None

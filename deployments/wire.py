@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from deployments.openai.errors import ApiError
+from deployments.operators.report import ReplicaReport
 from deployments.policy_status import PolicyStatus
 from deployments.room import Room
 from dflash.config import EngineLimits
@@ -110,6 +111,7 @@ class EngineStatus:
         replica: Its name, as pins call it.
         policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.
+        report: What operators see of it; None where nobody checked in.
     """
 
     is_healthy: bool
@@ -127,3 +129,4 @@ class EngineStatus:
     replica: str = ""
     policy: PolicyStatus | None = None
     room: Room | None = None
+    report: ReplicaReport | None = None

@@ -69,11 +69,13 @@ class LoadedModels:
         target: The target.
         drafters: Its drafters; the first drafts as an engine starts.
         speculation: Which drafters these are and how far that one drafts, or why there is none.
+        plan: What each component was to hold.
     """
 
     target: LoadedTarget
     drafters: tuple[HeldDrafter, ...]
     speculation: SpeculationReport
+    plan: MemoryPlan
 
 
 def load_engine(config: EngineConfig, on_progress: OnProgress | None = None) -> Engine:
@@ -150,7 +152,7 @@ def load_models(config: EngineConfig, on_progress: OnProgress | None = None) -> 
     drafters, speculation = _loaded_drafters(config, forecast.drafters, target, report)
     _logger.info("speculation: %s", speculation.detail)
     report("ready", 1.0)
-    return LoadedModels(target, drafters, speculation)
+    return LoadedModels(target, drafters, speculation, forecast.plan)
 
 
 def _num_threads(config: EngineConfig) -> int:

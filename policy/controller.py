@@ -123,6 +123,6 @@ def _decision(choice: Choice, view: View, state: State, signals: Signals, terms:
         if state.probe is not None:
             num_graded = num_drafting = NUM_CANARIES
             taking_over = None
-    kept = residency(state, arm, terms)
+    kept = residency(state, arm, terms, signals.pin)
     plan = Plan(arm, by_request, num_drafting, taking_over, num_graded, kept)
     return Decision(signals.now_s, plan, choice.reason, view.scores(), choice.blocked, state=state)

@@ -40,6 +40,11 @@ class LogEntry:
         author: Who pinned the plan; None where nobody did.
         taking_over: What the new arm begins beside, since its drafter's context costs more than it
             would bring those that run; None where all change at once.
+        acceptance_length: Tokens that a verify run of the arm brings, extra one included, as
+            believed; None for plain.
+        num_graded: Grades of the first draft token that this stands on, old ones faded.
+        free_bytes: Device memory that is free; None where nobody knows.
+        num_repeats: Decisions since the entry before that changed nothing.
     """
 
     at_s: float
@@ -57,6 +62,10 @@ class LogEntry:
     drifts: tuple[Drift, ...]
     author: str | None
     taking_over: Arm | None = None
+    acceptance_length: float | None = None
+    num_graded: float = 0.0
+    free_bytes: int | None = None
+    num_repeats: int = 0
 
 
 def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry | None:
@@ -69,6 +78,14 @@ def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry |
     )
     if is_same and decision.realised is None:
         return None
+    return described(last, decision, signals)
+
+
+def described(last: Decision, decision: Decision, signals: Signals) -> LogEntry:
+    """Return what a log would say of a decision, whether or not it changed anything."""
+    state, arm = decision.state, decision.plan.arm
+    survival = state.survival_of(arm.drafter)
+    outlook = survival.outlook(arm.draft_length)
     return LogEntry(
         decision.at_s,
         last.plan.arm,
@@ -85,6 +102,9 @@ def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry |
         state.corrections.drifts(),
         None if signals.pin is None else signals.pin.author,
         decision.plan.taking_over,
+        None if arm.is_plain else outlook.tokens(arm.draft_length),
+        0.0 if arm.is_plain else survival.first_chance()[1],
+        signals.reading.free_bytes,
     )
 
 
@@ -100,15 +120,26 @@ class DecisionLog:
     def __init__(self, most: int = 1000) -> None:
         if most < 1:
             raise PolicyError(f"policy.log_entries must be 1 or more, got {most}; try 1000")
-        self._entries: deque[LogEntry] = deque(maxlen=most)
+        self._entries: deque[tuple[int, LogEntry]] = deque(maxlen=most)
+        self._num_added = 0
 
     def add(self, entry: LogEntry) -> None:
         """Keep an entry, and forget the oldest where there is no room."""
-        self._entries.append(entry)
+        self._num_added += 1
+        self._entries.append((self._num_added, entry))
 
     def entries(self) -> tuple[LogEntry, ...]:
         """Return the entries, the oldest first."""
-        return tuple(self._entries)
+        return tuple(entry for _, entry in self.after(0))
+
+    def after(self, number: int) -> tuple[tuple[int, LogEntry], ...]:
+        """Return the entries that came after one, with their numbers, the oldest first.
+
+        Args:
+            number: Of the newest that is known; they are counted from 1, and 0 knows none.
+        """
+        # One copy: another thread may add meanwhile.
+        return tuple(each for each in tuple(self._entries) if each[0] > number)
 
     def lines(self) -> Iterator[str]:
         """Yield the entries as lines of JSON."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from policy.arms import Arm, Ladder
+from policy.arms import PLAIN, Arm, Ladder
 from policy.errors import PolicyError
 
 ALL_REPLICAS = "*"
@@ -22,6 +22,7 @@ class Pin:
         author: Who pinned it.
         reason: Why, in the author's words.
         expires_s: When it ends, on the clock of the signals, seconds.
+        release_drafter: Give the drafters' weights back meanwhile; for plain decoding alone.
     """
 
     arm: Arm
@@ -29,11 +30,17 @@ class Pin:
     author: str
     reason: str
     expires_s: float
+    release_drafter: bool = False
 
     def __post_init__(self) -> None:
         for name in ("replicas", "author", "reason"):
             if not getattr(self, name):
                 raise PolicyError(f"pin.{name} is empty; say {_WANTED[name]}")
+        if self.release_drafter and not self.arm.is_plain:
+            raise PolicyError(
+                f"pin.release_drafter goes with arm {PLAIN!r} alone, and this one is "
+                f"{self.arm.name}, which drafts; leave it out, or pin {PLAIN!r}"
+            )
 
     def holds_for(self, replica: str, now_s: float) -> bool:
         """Return whether a replica has to obey it now."""

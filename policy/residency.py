@@ -5,6 +5,7 @@ from dataclasses import replace
 from policy.arms import Arm
 from policy.decision import Residency
 from policy.governor import Release
+from policy.pins import Pin
 from policy.signals import Signals
 from policy.state import Standby, State
 from policy.terms import Terms
@@ -25,8 +26,8 @@ def stood_by(state: State, home: Arm, signals: Signals) -> Standby:
         return Standby(home.drafter)
     standby = state.standby
     # Where nothing decodes there is no context that could be lost.
-    is_useless = signals.num_decoding == 0 or state.governor.release >= Release.DRAFTING
-    if standby.drafter is None or is_useless:
+    is_released = _released(state, signals.pin) >= Release.DRAFTING
+    if standby.drafter is None or signals.num_decoding == 0 or is_released:
         return Standby()
     condition = signals.condition_of(standby.drafter)
     paid_s = standby.paid_s + condition.sync_s * len(signals.steps)
@@ -35,9 +36,9 @@ def stood_by(state: State, home: Arm, signals: Signals) -> Standby:
     return replace(standby, paid_s=paid_s)
 
 
-def residency(state: State, arm: Arm, terms: Terms) -> dict[str, Residency]:
+def residency(state: State, arm: Arm, terms: Terms, pin: Pin | None) -> dict[str, Residency]:
     """Return what is kept of each drafter while an arm runs."""
-    release = state.governor.release
+    release = _released(state, pin)
     idle = Residency.COLD
     if release >= Release.WEIGHTS:
         idle = Residency.NO_WEIGHTS
@@ -45,3 +46,9 @@ def residency(state: State, arm: Arm, terms: Terms) -> dict[str, Residency]:
         idle = Residency.NO_CONTEXT
     warm = (arm.drafter, state.standby.drafter, state.leaving and state.leaving.drafter)
     return {name: Residency.WARM if name in warm else idle for name in terms.ladder.names}
+
+
+def _released(state: State, pin: Pin | None) -> Release:
+    """Return what is given up, for memory or because an operator ordered it."""
+    is_ordered = pin is not None and pin.release_drafter
+    return Release.WEIGHTS if is_ordered else state.governor.release

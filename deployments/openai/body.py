@@ -66,7 +66,7 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
     Raises:
         RefusedError: The body is not JSON, or a field cannot be served; the error names it.
     """
-    fields = _json_object(raw)
+    fields = json_object(raw)
     served = body_type.model_fields
     for name, value in fields.items():
         if name not in served and name in REFUSED and not asks_for_nothing(name, value):
@@ -104,7 +104,12 @@ def _foreign(fields: Mapping[str, Any], known: set[str]) -> list[str]:
     return foreign
 
 
-def _json_object(raw: bytes) -> dict[str, Any]:
+def json_object(raw: bytes) -> dict[str, Any]:
+    """Return a body that is one JSON object.
+
+    Raises:
+        RefusedError: It is none.
+    """
     try:
         value: Any = json.loads(raw.decode("utf-8"))
     except RecursionError:

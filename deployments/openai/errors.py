@@ -5,7 +5,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -29,6 +29,8 @@ class ErrorCode(StrEnum):
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     QUEUE_FULL = "queue_full"
     SERVER_LOADING = "server_loading"
+    SERVER_DRAINING = "server_draining"
+    PIN_NOT_FOUND = "pin_not_found"
     ENGINE_FAILURE = "engine_failure"
     REQUEST_ABORTED = "request_aborted"
     INTERNAL_ERROR = "internal_error"
@@ -115,6 +117,15 @@ _KINDS: Mapping[ErrorCode, _Kind] = {
         "service_unavailable_error",
         "No replica has loaded its model yet, or none can; the message says which.",
         "Retry after the seconds in `Retry-After`; `GET /startupz` shows the progress.",
+    ),
+    ErrorCode.SERVER_DRAINING: _Kind(
+        503,
+        "service_unavailable_error",
+        "An operator lets the server take no new work; what runs goes on to its end.",
+        "Retry elsewhere, or after the seconds in `Retry-After`; `DELETE /admin/drain` ends it.",
+    ),
+    ErrorCode.PIN_NOT_FOUND: _Kind(
+        404, _BAD, "No pin of that id holds.", "`GET /policy` lists the pins that do."
     ),
     ErrorCode.ENGINE_FAILURE: _Kind(
         500,
@@ -302,6 +313,24 @@ def load_failed(problem: str) -> ApiError:
         ErrorCode.SERVER_LOADING,
         f"no engine could load its model: {problem}",
         retry_after_s=10.0,
+    )
+
+
+def server_draining() -> ApiError:
+    """Refuse a request because an operator takes the server out of service."""
+    return ApiError(
+        ErrorCode.SERVER_DRAINING,
+        "the server takes no new work, for an operator drains it; retry elsewhere",
+        retry_after_s=10.0,
+    )
+
+
+def pin_not_found(pin_id: str, known: Sequence[str]) -> ApiError:
+    """Refuse to lift a pin that does not hold."""
+    listed = ", ".join(known[:16]) or "none"
+    return ApiError(
+        ErrorCode.PIN_NOT_FOUND,
+        f"there is no pin {pin_id[:64]!a}; those that hold are: {listed}",
     )
 
 

@@ -57,17 +57,19 @@ PROVOKED: dict[ErrorCode, tuple[Callable, Callable]] = {
         lambda http: http.post(PATH, json=CHAT, headers={"x-request-timeout-ms": "30"}),
     ),
     ErrorCode.QUEUE_FULL: (overload, post()),
+    ErrorCode.PIN_NOT_FOUND: (nothing, lambda http: http.delete("/policy/pins/none")),
     ErrorCode.ENGINE_FAILURE: (fail, post()),
     ErrorCode.INTERNAL_ERROR: (break_surface, post()),
 }
-# Provoked where their cause can be: test_readiness.py, test_streaming.py, test_keys.py and
-# test_key_limits.py.
+# Provoked where their cause can be: test_readiness.py, test_streaming.py, test_keys.py,
+# test_key_limits.py and test_operators.py.
 PROVOKED_ELSEWHERE = {
     ErrorCode.SERVER_LOADING,
     ErrorCode.REQUEST_ABORTED,
     ErrorCode.INVALID_API_KEY,
     ErrorCode.FORBIDDEN_SCOPE,
     ErrorCode.RATE_LIMIT_EXCEEDED,
+    ErrorCode.SERVER_DRAINING,
 }
 
 

@@ -12,6 +12,7 @@ from deployments import watch as watch_module
 from deployments.gateway import Gateway
 from deployments.http import create_app
 from deployments.ingress import running
+from deployments.operators.report import Briefing
 from deployments.watch import EngineWatch
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard
 from dflash.config import EngineConfig
@@ -46,12 +47,12 @@ class LoadingClient(LocalClient):
         async for part in super().describe():
             yield part
 
-    async def check_in(self) -> tuple[EngineStatus, ...]:
+    async def check_in(self, briefing: Briefing) -> tuple[EngineStatus, ...]:
         self.num_check_ins += 1
         if self.is_gone:
             self.missed.set()
             raise ConnectionError("the replica died")
-        (status,) = await super().check_in()
+        (status,) = await super().check_in(briefing)
         other = replace(status, pid=-1, is_healthy=False, sentence="the other is stalled")
         return (status,) if self.is_alone else (status, other)
 

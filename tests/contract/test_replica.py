@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deployments import load_progress, model_parts
 from deployments import replica as replica_module
 from deployments.openai.errors import ErrorCode
 from deployments.replica import EngineReplica, EngineUnhealthyError
@@ -161,7 +162,7 @@ def test_health_follows_the_loop():
 
 
 def test_the_description_has_whole_files_in_parts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(replica_module, "_PART_BYTES", 1000)
+    monkeypatch.setattr(model_parts, "_PART_BYTES", 1000)
 
     async def test() -> None:
         replica, loop = await open_replica(EngineConfig(max_model_len=99))
@@ -180,7 +181,7 @@ def test_loading_is_reported_with_phase_and_fraction_until_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ):
     # Many would come in the wait below, were reporting not cancelled.
-    monkeypatch.setattr(replica_module, "_REPORT_INTERVAL_S", 0.001)
+    monkeypatch.setattr(load_progress, "_REPORT_INTERVAL_S", 0.001)
 
     async def test() -> None:
         reports: list[LoadReport] = []

@@ -180,7 +180,7 @@ def test_leaving_a_stream_cancels_it_once_and_checks_in_for_it_no_more():
         await client.check_in()
 
     asyncio.run(test())
-    assert handle.broadcasts == [("check_in", ("r",), ()), ("check_in", (), ())]
+    assert handle.broadcasts == [("check_in", ("r",), (), None), ("check_in", (), (), None)]
     assert handle.responses[0].num_cancels == 1
 
 
@@ -196,7 +196,7 @@ def test_a_resumed_request_is_checked_in_under_its_new_name_only():
         await steps.aclose()
 
     asyncio.run(test())
-    assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,), ())]
+    assert handle.broadcasts == [("check_in", (handle.asked[1].request_id,), (), None)]
 
 
 def test_checking_in_returns_the_replicas_that_answered(monkeypatch: pytest.MonkeyPatch):
@@ -219,4 +219,4 @@ def test_replicas_are_told_each_others_names_which_orders_may_use():
         await client.check_in()
 
     asyncio.run(test())
-    assert handle.broadcasts == [("check_in", (), ()), ("check_in", (), ("a", "b"))]
+    assert handle.broadcasts == [("check_in", (), (), None), ("check_in", (), ("a", "b"), None)]

@@ -13,6 +13,7 @@ from deployments.gateway import Gateway
 from deployments.guard.guard import Guard
 from deployments.http import create_app
 from deployments.ingress import running
+from deployments.operators.report import Briefing
 from deployments.replica import EngineReplica, OnOutputs, OnProgress, RunningEngine
 from deployments.watch import EngineWatch
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
@@ -28,17 +29,25 @@ class LocalClient:
 
     def __init__(self, replica: EngineReplica) -> None:
         self.replica = replica
+        self.num_live = 0
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
-        async with aclosing(self.replica.generate(request)) as steps:
-            async for step in steps:
-                yield step
+        self.num_live += 1
+        try:
+            async with aclosing(self.replica.generate(request)) as steps:
+                async for step in steps:
+                    yield step
+        finally:
+            self.num_live -= 1
 
     def describe(self) -> AsyncGenerator[ModelCard | FilePart, None]:
         return self.replica.describe()
 
-    async def check_in(self) -> tuple[EngineStatus, ...]:
-        return (self.replica.status(),)
+    async def check_in(self, briefing: Briefing) -> tuple[EngineStatus, ...]:
+        return (self.replica.check_in((), (), briefing),)
+
+    async def signals(self, replica: str, most: int) -> bytes | None:
+        return await self.replica.signals(replica, most)
 
 
 @dataclass
