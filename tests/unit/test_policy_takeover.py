@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from policy.arms import PLAIN_ARM, Arm
+from policy.budget import Purse
 from policy.decision import Decision, Residency
 from policy.goodput import Worth
 from policy.limits import Limits
@@ -77,6 +78,8 @@ def test_what_is_forbidden_meanwhile_goes_on_plainly():
 
 def test_nothing_is_tried_meanwhile_but_not_for_good():
     here = changing()
+    full = replace(here.decision.state, ledger=Purse(0.4, 0.4, here.now_s))
+    here.decision = replace(here.decision, state=full)
     first = here.run(50.0, rows=4, drafters=DEAR)
     assert shares(first) == {"dflash2": 1.0}
     assert Reason.PROBE not in {decision.reason for decision in first}
