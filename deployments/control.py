@@ -15,6 +15,7 @@ from policy.break_even import break_even, unmeasured
 from policy.controller import decide
 from policy.decision import Decision, first_decision
 from policy.pins import pin_in_force
+from policy.reasons import Reason
 from policy.terms import Terms
 
 _logger = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class PolicyPlanner:
         self._observation = Observation(times, self._sources)
         self._decision = first_decision(self._terms, self._sources.clock())
         self._draft_plan = DraftPlan()
+        self._heeded = self.surroundings
 
     @property
     def decision(self) -> Decision:
@@ -66,7 +68,9 @@ class PolicyPlanner:
 
     def plan(self, signals: PlanSignals) -> DraftPlan:
         """Return the plan of this step."""
-        if self._observation.see(signals, self._decision.plan.arm):
+        decision = self._decision
+        is_steady = decision.reason is Reason.STEADY and self.surroundings is self._heeded
+        if self._observation.see(signals, decision.plan.arm, is_steady=is_steady):
             self._decide_anew(signals)
         num_drafting = self._decision.plan.num_drafting
         if num_drafting is None:
@@ -99,6 +103,7 @@ class PolicyPlanner:
     def _decide_anew(self, signals: PlanSignals) -> None:
         """Decide; where that fails, the plan before stays."""
         surroundings, last = self.surroundings, self._decision
+        self._heeded = surroundings
         try:
             seen = self._observation.look(signals, surroundings.pins, last.state.governor.release)
             if surroundings.limits is not self._terms.limits:

@@ -18,9 +18,9 @@ from policy.readings import MemoryReading
 from policy.signals import DrafterCondition, PoolSignal, Signals, StepSample
 
 # Between two looks where nothing sudden happens: steps, and seconds, since a look takes as long
-# beside a short step as beside a long one.
+# beside a short step as beside a long one. Fewer where the last one saw no reason for a change.
 _NUM_STEPS = 4
-_LOOK_S = 0.1
+_LOOK_S, _STEADY_LOOK_S = 0.1, 0.25
 # Between two looks while nothing runs, seconds.
 _IDLE_LOOK_S = 1.0
 # So many more requests than at the last look call for another at once.
@@ -88,7 +88,7 @@ class Observation:
         self._num_rows = 0
         self._looked_s = sources.clock()
 
-    def see(self, signals: PlanSignals, arm: Arm) -> bool:
+    def see(self, signals: PlanSignals, arm: Arm, *, is_steady: bool = False) -> bool:
         """Enter the step that was computed last; return whether to look now.
 
         After a few steps, at once where something happened, each second where nothing runs, and
@@ -97,6 +97,7 @@ class Observation:
         Args:
             signals: What the engine says before its next step.
             arm: What was asked of the step before.
+            is_steady: Whether the last look gave no reason for a change.
         """
         if self._last is not None and signals.last is not self._last:
             self._steps.append(sample_of(signals.last, arm, self.num_context_tokens))
@@ -108,7 +109,9 @@ class Observation:
         since_s = self._sources.clock() - self._looked_s
         if not signals.decoding and not signals.counts.num_running:
             return since_s >= _IDLE_LOOK_S or signals.counts.num_waiting > 0
-        is_time = len(self._steps) >= _NUM_STEPS and since_s >= _LOOK_S
+        is_same = is_steady and len(signals.decoding) == self._num_rows
+        pause_s = _STEADY_LOOK_S if is_same else _LOOK_S
+        is_time = len(self._steps) >= _NUM_STEPS and since_s >= pause_s
         return is_time or has_jumped or was_preempted
 
     def look(

@@ -45,19 +45,27 @@ class CostGrid:
         Linear between points and past them; past the last one, never down. Before the first one
         are steps in which only some requests draft, and half of its time is the least.
         """
-        return _read(self.widths, width, self.line(rows, context))
+        places = _place(self.rows, rows), _place(self.contexts, context)
+        low, high, share = _place(self.widths, width)
+        first = self._column(low, *places)
+        # What was measured at this very width, as most are, needs no other.
+        return _between(first, self._column(high, *places), share) if share else first
 
     def line(self, rows: float, context: float) -> tuple[float, ...]:
         """Return the seconds of a step of each measured width."""
-        low, high, share = _place(self.rows, rows)
-        first, second, share_of_context = _place(self.contexts, context)
-        return tuple(
-            _between(
-                _between(few[first], few[second], share_of_context),
-                _between(many[first], many[second], share_of_context),
-                share,
-            )
-            for few, many in zip(self.seconds[low], self.seconds[high], strict=True)
+        places = _place(self.rows, rows), _place(self.contexts, context)
+        return tuple(self._column(column, *places) for column in range(len(self.widths)))
+
+    def _column(
+        self, column: int, rows: tuple[int, int, float], contexts: tuple[int, int, float]
+    ) -> float:
+        """Return the seconds of a step of one measured width."""
+        (few, many, share), (short, long, share_of_context) = rows, contexts
+        first, second = self.seconds[few][column], self.seconds[many][column]
+        return _between(
+            _between(first[short], first[long], share_of_context),
+            _between(second[short], second[long], share_of_context),
+            share,
         )
 
 

@@ -86,8 +86,15 @@ def test_it_begins_plainly_and_drafts_as_soon_as_it_may():
 def test_between_two_decisions_the_plan_stands():
     clock, seen = Clock(), []
     planner = made(clock, on_decision=seen.append)
-    drive_steps(planner, clock, 16, step_s=0.03)
-    assert [len(made.signals.steps) for made in seen] == [4, 4, 4, 4]
+    drive_steps(planner, clock, 8, step_s=0.03)
+    assert [len(made.signals.steps) for made in seen] == [4, 4]
+    # Once there is no reason for a change it looks less often, until others decode.
+    drive_steps(planner, clock, 200, step_s=0.03)
+    assert seen[-1].decision.reason is Reason.STEADY
+    assert len(seen[-1].signals.steps) == 9
+    count = len(seen)
+    drive_steps(planner, clock, 6, rows=2, step_s=0.03)
+    assert len(seen[count].signals.steps) < 9
 
 
 def test_short_steps_are_looked_at_no_more_often_than_a_look_is_worth():
@@ -188,7 +195,7 @@ def test_a_decision_that_fails_leaves_the_plan_before_it(monkeypatch: pytest.Mon
         raise ZeroDivisionError("an empty survival")
 
     monkeypatch.setattr(control, "decide", fails)
-    assert drive_steps(planner, clock, 9) == before
+    assert drive_steps(planner, clock, 18) == before
     assert planner.num_errors == 2
     assert planner.last_error == "ZeroDivisionError: an empty survival"
 
