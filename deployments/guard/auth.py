@@ -1,7 +1,6 @@
 """Whether a request may do what it asks: the key it shows, and the scope of its path."""
 
-import base64
-import binascii
+from collections.abc import Mapping
 
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers
@@ -16,18 +15,26 @@ from deployments.openai import errors
 
 _KEY = "dflash.api_key"
 _POLICY_VIOLATION = 1008
-# Browsers ask people for a key when they are asked so. They add what people said to requests of
-# other sites too, so it counts for reading only.
-_ASK_PEOPLE = 'Basic realm="dflash-serve: any name, the API key as password", charset="UTF-8"'
-_READING = ("GET", "HEAD")
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dflash-serve"'}
 
 
 class Auth:
     """Lets through what a key in force allows, and what needs none."""
 
-    def __init__(self, app: ASGIApp, keys: KeysFile) -> None:
+    def __init__(self, app: ASGIApp, keys: KeysFile, pages: Mapping[str, Response]) -> None:
+        """Wrap an app.
+
+        Args:
+            app: The app.
+            keys: The keys in force.
+            pages: By path, what a browser without a key is shown there with the 401: a page that
+                asks people for one. It tells what a stranger may know.
+        """
         self._app = app
         self._keys = keys
+        self._pages = pages
+        for page in pages.values():
+            page.headers.update(_CHALLENGE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it before a byte of its body is read."""
@@ -43,8 +50,20 @@ class Auth:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        elif key is not None:
+            error = errors.forbidden_scope(key.name, needed.value)
+            await error_response(scope, error)(scope, receive, send)
         else:
-            await _refusal(scope, needed, is_shown=shown is not None)(scope, receive, send)
+            error = errors.invalid_api_key(is_shown=shown is not None)
+            answer = error_response(scope, error, _CHALLENGE)
+            await (self._page_for(scope) or answer)(scope, receive, send)
+
+    def _page_for(self, scope: Scope) -> Response | None:
+        """Return what asks whoever sits before a browser for a key; None for programs."""
+        is_browser = "text/html" in Headers(scope=scope).get("accept", "")
+        if scope["method"] == "GET" and is_browser:
+            return self._pages.get(get_route_path(scope))
+        return None
 
 
 def key_of(scope: Scope) -> ApiKey | None:
@@ -58,31 +77,10 @@ def may_see_details(scope: Scope) -> bool:
     return _KEY not in scope or (key is not None and key.may(KeyScope.STATUS))
 
 
-def _refusal(scope: Scope, needed: KeyScope, *, is_shown: bool) -> Response:
-    key = key_of(scope)
-    if key is not None:
-        return error_response(scope, errors.forbidden_scope(key.name, needed.value))
-    answer = error_response(scope, errors.invalid_api_key(is_shown=is_shown))
-    answer.headers.append("WWW-Authenticate", 'Bearer realm="dflash-serve"')
-    if needed is KeyScope.STATUS:
-        answer.headers.append("WWW-Authenticate", _ASK_PEOPLE)
-    return answer
-
-
 def _shown_key(scope: Scope) -> bytes | None:
     """Return the key in a request's header; None where there is none, or nothing like one."""
     given = Headers(scope=scope).getlist("authorization")
     scheme, _, value = (given[0] if len(given) == 1 else "").partition(" ")
-    key: bytes | None = None
-    if scheme.lower() == "bearer":
-        key = value.strip().encode("latin-1")
-    elif scheme.lower() == "basic" and scope.get("method") in _READING:
-        key = _password_in(value.strip())
-    return key if key and len(key) <= MAX_KEY_CHARACTERS else None
-
-
-def _password_in(credentials: str) -> bytes | None:
-    try:
-        return base64.b64decode(credentials, validate=True).partition(b":")[2]
-    except (binascii.Error, ValueError):
-        return None
+    key = value.strip().encode("latin-1")
+    is_one = scheme.lower() == "bearer" and 0 < len(key) <= MAX_KEY_CHARACTERS
+    return key if is_one else None

@@ -1,9 +1,10 @@
 """All that stands before the routes of one app, in its order."""
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 
 from deployments.guard.auth import Auth
 from deployments.guard.body_limit import BodyLimit
@@ -36,13 +37,18 @@ class Guard:
                 "args.keys_file is not set: whoever reaches the port may ask for everything"
             )
 
-    def stand_before(self, app: FastAPI) -> None:
-        """Put everything before the app's routes; the last one added meets a request first."""
+    def stand_before(self, app: FastAPI, pages: Mapping[str, Response] | None = None) -> None:
+        """Put everything before the app's routes; the last one added meets a request first.
+
+        Args:
+            app: The app.
+            pages: As `Auth` takes them.
+        """
         app.add_middleware(BodyLimit, self._bounds.max_body_bytes)
         app.add_middleware(Deadlines, self._bounds)
         if self._keys is not None:
             app.add_middleware(LimitedKeys)
-            app.add_middleware(Auth, self._keys)
+            app.add_middleware(Auth, self._keys, pages or {})
         app.add_middleware(RequestIds, is_echoed_by_server=self._is_in_serve)
 
     async def run(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 
 from deployments.gateway import Gateway
 from deployments.guard import keys_file
@@ -20,6 +20,7 @@ from deployments.guard.scopes import PROBES
 from deployments.guard.settings import GuardSettings
 from deployments.http import create_app
 from deployments.replica import EngineReplica
+from deployments.telemetry.front import TelemetryFront
 from deployments.watch import EngineWatch
 from dflash.config import EngineConfig
 from tests.rigs.http_server import (
@@ -135,14 +136,16 @@ def test_the_openai_client_raises_what_it_raises_for_its_own_service(keyed: Keye
     assert no.value.code == "forbidden_scope"
 
 
-def basic(password: str) -> str:
-    return "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()
-
-
 def test_only_the_whole_key_alone_in_its_header_counts(keyed: KeyedServer, http: httpx.Client):
     key = keyed.keys["infer"]
     wrong = [key, f"Token {key}", f"Bearer {key[:-1]}", f"Bearer {key}x", f"Bearer {key.upper()}"]
-    wrong += ["Bearer", f"Bearer {'x' * 5000}", "Bearer é", f"Bearer {key} {key}"]
+    wrong += [
+        "Bearer",
+        "Basic " + base64.b64encode(f"x:{key}".encode()).decode(),
+        f"Bearer {'x' * 5000}",
+        "Bearer é",
+        f"Bearer {key} {key}",
+    ]
     for value in wrong:
         answer = http.get("/v1/models", headers={"authorization": value.encode("latin-1")})
         assert answer.status_code == 401, value
@@ -152,20 +155,6 @@ def test_only_the_whole_key_alone_in_its_header_counts(keyed: KeyedServer, http:
     assert http.get(f"/v1/models?api_key={key}").status_code == 401
     for value in (f"bearer {key}", f"BEARER   {key}"):
         assert http.get("/v1/models", headers={"authorization": value}).status_code == 200
-
-
-def test_a_browser_may_read_the_status_with_a_key_as_its_password_and_change_nothing(
-    keyed: KeyedServer, http: httpx.Client
-):
-    asked = http.get("/version").headers.get_list("www-authenticate")
-    assert [each.partition(" ")[0] for each in asked] == ["Bearer", "Basic"]
-    # No prompt where programs ask.
-    assert "Basic" not in http.get("/v1/models").headers["www-authenticate"]
-    headers = {"authorization": basic(keyed.keys["admin"])}
-    assert http.get("/version", headers=headers).status_code == 200
-    assert http.post("/policy/pins", headers=headers).status_code == 401
-    for value in (basic("x"), "Basic !!!", "Basic"):
-        assert http.get("/version", headers={"authorization": value}).status_code == 401
 
 
 def app_of(keyed: KeyedServer, replica: EngineReplica) -> FastAPI:
@@ -213,6 +202,37 @@ def test_under_a_route_prefix_the_same_paths_are_open_and_no_others(keyed: Keyed
         return found
 
     assert asyncio.run(test()) == [200, 401, 401, 401]
+
+
+def test_a_browser_without_a_key_is_shown_the_page_that_asks_for_one(keyed: KeyedServer):
+    page = Response("who are you?", 401, media_type="text/html")
+    app = FastAPI()
+    Guard(GuardSettings(str(keyed.file))).stand_before(app, {"/status": page})
+    app.add_middleware(TelemetryFront, on_record=())
+
+    async def test() -> list[tuple[int, bool]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            html = {"accept": "text/html,*/*"}
+            asked = [
+                await http.get("/status", headers=html),
+                await http.get("/status"),
+                await http.post("/status", headers=html),
+                await http.get("/policy", headers=html),
+                await http.get("/status", headers=html | keyed.bearer("infer")),
+            ]
+        assert {each.headers.get("www-authenticate") for each in asked[:4]} == {
+            'Bearer realm="dflash-serve"'
+        }
+        return [(each.status_code, each.text == "who are you?") for each in asked]
+
+    assert asyncio.run(test()) == [
+        (401, True),
+        (401, False),
+        (401, False),
+        (401, False),
+        (403, False),
+    ]
 
 
 @pytest.fixture
