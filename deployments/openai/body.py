@@ -75,8 +75,7 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
     options = fields.get("stream_options")
     if isinstance(options, dict):
         inner = cast("dict[str, Any]", options)
-        names = _foreign(inner, set(StreamOptions.model_fields))
-        foreign += [f"stream_options.{name}" for name in names]
+        foreign += _foreign(inner, set(StreamOptions.model_fields), "stream_options.")
     try:
         body = body_type.model_validate(fields)
     except ValidationError as error:
@@ -86,10 +85,15 @@ def parse_body(raw: bytes, body_type: type[BodyT]) -> tuple[BodyT, tuple[str, ..
     return body, _printable(foreign)
 
 
-def _foreign(fields: Mapping[str, Any], known: set[str]) -> list[str]:
+def _foreign(fields: Mapping[str, Any], known: set[str], place: str = "") -> list[str]:
     """Return the names that are not ours; those that nearly are, are refused.
 
     A slip of the pen must not become a default.
+
+    Args:
+        fields: What a client sent.
+        known: Names of ours.
+        place: What leads to these fields in the body.
     """
     foreign = [name for name in fields if name not in known]
     if len(foreign) > _MAX_FOREIGN_FIELDS:
@@ -100,8 +104,9 @@ def _foreign(fields: Mapping[str, Any], known: set[str]) -> list[str]:
         nearest = get_close_matches(name[:64], known, n=1, cutoff=_SLIP_SIMILARITY)
         if nearest:
             # ASCII, because a name may hold what UTF-8 cannot carry.
-            raise RefusedError(errors.misspelt_parameter(ascii(name[:64])[1:-1], nearest[0]))
-    return foreign
+            param = f"{place}{ascii(name[:64])[1:-1]}"
+            raise RefusedError(errors.misspelt_parameter(param, f"{place}{nearest[0]}"))
+    return [f"{place}{name}" for name in foreign]
 
 
 def json_object(raw: bytes) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import httpx
 import openai
 import pytest
 
-from deployments.streams import StepInbox
-from deployments.wire import Step
+from tests.rigs import http_server as rig
 from tests.rigs.http_server import FakeServer, serving
 
 
@@ -53,18 +52,6 @@ def http(server: FakeServer, module_http: httpx.Client) -> httpx.Client:
 
 
 @pytest.fixture
-def one_step_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep a busy machine's reader from getting several steps in one message."""
-
-    take_all = StepInbox.take
-
-    async def take_one(inbox: StepInbox) -> Step:
-        await inbox._has_some.wait()
-        inbox._outputs, later = inbox._outputs[:1], inbox._outputs[1:]
-        step = await take_all(inbox)
-        if later:
-            inbox._outputs = later
-            inbox._has_some.set()
-        return step
-
-    monkeypatch.setattr(StepInbox, "take", take_one)
+def one_step_a_message() -> Iterator[None]:
+    with rig.one_step_a_message():
+        yield

@@ -26,7 +26,7 @@ TEXT_FALLBACK = TextTokenizer(tokenizer_files(FALLBACK))
 def grouped(token_ids: list[int], cuts: random.Random) -> list[list[int]]:
     groups: list[list[int]] = []
     while token_ids:
-        size = cuts.randint(1, 5)
+        size = cuts.randint(1, 16)
         groups.append(token_ids[:size])
         token_ids = token_ids[size:]
     return groups

@@ -15,6 +15,7 @@ from deployments.http import create_app
 from deployments.ingress import running
 from deployments.operators.report import Briefing
 from deployments.replica import EngineReplica, OnOutputs, OnProgress, RunningEngine
+from deployments.streams import StepInbox
 from deployments.watch import EngineWatch
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
@@ -57,6 +58,27 @@ class FakeServer:
     base_url: str
     loop: FakeLoop
     replica: EngineReplica
+
+
+@contextmanager
+def one_step_a_message() -> Iterator[None]:
+    """Keep a busy machine's reader from getting several steps in one message."""
+    take_all = StepInbox.take
+
+    async def take_one(inbox: StepInbox) -> Step:
+        await inbox._has_some.wait()
+        inbox._outputs, later = inbox._outputs[:1], inbox._outputs[1:]
+        step = await take_all(inbox)
+        if later:
+            inbox._outputs = later
+            inbox._has_some.set()
+        return step
+
+    StepInbox.take = take_one
+    try:
+        yield
+    finally:
+        StepInbox.take = take_all
 
 
 def eventually(claim: Callable[[], bool], limit_s: float = 20.0) -> bool:
