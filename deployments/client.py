@@ -84,7 +84,7 @@ class HandleClient:
         """Yield the request's steps; where its replica dies, continue on another.
 
         Noise is keyed by seed and absolute position, and the exact engine's logits do not
-        depend on how a prefix was computed: prompt and emitted tokens, sent as a prompt, are
+        depend on how a prefix was computed: a request that brings its emitted tokens with it is
         continued by the very ids that were lost.
         """
         emitted: list[int] = []
@@ -97,17 +97,12 @@ class HandleClient:
                         yield step
                 return
             except RayActorError as error:
-                problem = _why_not_resumable(request, emitted)
                 logger.warning(
-                    "replica lost (%s) under %s after %d tokens: %s",
+                    "replica lost (%s) under %s after %d tokens: resuming",
                     type(error).__name__,
                     request.request_id,
                     len(emitted),
-                    problem or "resuming",
                 )
-                if problem is not None:
-                    yield Step(error=errors.engine_failure(problem))
-                    return
             except (RayError, RayServeException) as error:
                 yield Step(error=_api_error_of(error))
                 return
@@ -191,31 +186,12 @@ class HandleClient:
 
 
 def _remaining(request: GenerateRequest, emitted: list[int], attempt: int) -> GenerateRequest:
-    """Return what is left to generate, as a request of its own."""
+    """Return the request as another replica goes on with it."""
     if attempt == 0:
         return request
-    sampling = replace(
-        request.sampling, min_tokens=max(0, request.sampling.min_tokens - len(emitted))
-    )
-    return replace(
-        request,
-        # A new name: the lost replica may only be out of reach, still running the old one.
-        request_id=f"{request.request_id}-{attempt}",
-        prompt_token_ids=(*request.prompt_token_ids, *emitted),
-        max_tokens=request.max_tokens - len(emitted),
-        sampling=sampling,
-    )
-
-
-def _why_not_resumable(request: GenerateRequest, emitted: list[int]) -> str | None:
-    """Return why a continuation could differ from what was lost; None where it cannot."""
-    sampling = request.sampling
-    if emitted and (sampling.presence_penalty or sampling.frequency_penalty):
-        return (
-            "the replica died, and presence_penalty or frequency_penalty count emitted tokens, "
-            "which a resumed request no longer knows from its prompt; retry it"
-        )
-    return None
+    # A new name: the lost replica may only be out of reach, still running the old one.
+    name = f"{request.request_id}-{attempt}"
+    return replace(request, request_id=name, emitted_token_ids=tuple(emitted))
 
 
 def _api_error_of(error: Exception) -> ApiError:

@@ -41,6 +41,8 @@ def open_engine(
     """
     models = load_models(config, lambda phase, share: on_progress(phase, _SHARE_OF_LOADING * share))
     engine = engine_of(models, config)
+    if engine.grammars is not None and isinstance(engine.grammars.vocabulary, str):
+        _logger.warning("no structured output with this model: %s", engine.grammars.vocabulary)
     policy = None
     if config.speculation.draft_length == AUTO_LENGTH and models.drafters:
         policy = _policy_of(engine, models, config, on_progress)

@@ -136,7 +136,9 @@ class EngineReplica:
         times = RequestClock(time.monotonic())
         is_over = True
         try:
-            self._loop.submit(request)
+            grammar = request.grammar
+            matcher = grammar and await asyncio.to_thread(self._loop.matcher, grammar)
+            self._loop.submit(request, matcher)
             is_over = False
             yield Step(replica=self._name)
             while not is_over:

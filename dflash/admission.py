@@ -24,7 +24,7 @@ def check_request(request: GenerateRequest, facts: TargetFacts) -> None:
         RequestError: Too long for the context or the pages, or an id outside the vocabulary.
     """
     _check_length(request, facts)
-    _check_ids("prompt", request.prompt_token_ids, facts.vocab_size)
+    _check_ids("prompt", request.known_token_ids, facts.vocab_size)
     _check_ids("stop_token_ids", request.sampling.stop_token_ids, facts.vocab_size)
     _check_ids("logit_bias", (id_ for id_, _ in request.sampling.logit_bias), facts.vocab_size)
 
@@ -50,7 +50,7 @@ def check_queue(
             f"{limits.max_num_waiting}; retry in {retry_after_s:.0f} s",
             retry_after_s,
         )
-    num_prompt = len(request.prompt_token_ids)
+    num_prompt = len(request.known_token_ids)
     if counts.num_waiting and counts.num_waiting_tokens + num_prompt > limits.max_waiting_tokens:
         raise OverloadedError(
             f"{counts.num_waiting_tokens} tokens are waiting, this prompt has {num_prompt} and "

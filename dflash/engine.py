@@ -15,6 +15,10 @@ from dflash.drafters.base import Drafter
 from dflash.errors import RequestError
 from dflash.exactness import ExactnessReport
 from dflash.grading import grade
+from dflash.grammar.compiler import GrammarCompiler
+from dflash.grammar.matcher import Matcher
+from dflash.grammar.text import Grammar
+from dflash.grammar.turns import under_grammars
 from dflash.grants import Grants
 from dflash.kv_cache import KVCache
 from dflash.ladder import Ladder
@@ -54,6 +58,7 @@ class Engine:
     Attributes:
         facts: Facts of the target.
         model_folder: Where the model's tokenizer lies; None where there is none.
+        grammars: Compiles grammars for its vocabulary; None where there is none.
         exactness: What is promised about the numbers; None where nobody asked.
         speculation: Whether it drafts, and why not; None where nobody asked.
         kv_cache: The books of its pages.
@@ -68,6 +73,7 @@ class Engine:
         drafters: Iterable[Drafter] = (),
         planner: Planner | None = None,
         model_folder: Path | None = None,
+        grammars: GrammarCompiler | None = None,
         exactness: ExactnessReport | None = None,
         speculation: SpeculationReport | None = None,
         prefix_caching: bool = True,
@@ -82,6 +88,7 @@ class Engine:
             drafters: What can draft, each kind once; none decodes plainly.
             planner: Who drafts how far; None is nobody.
             model_folder: Where the model's tokenizer lies.
+            grammars: Compiles grammars for its vocabulary; None serves none.
             exactness: What the target promises.
             speculation: What was found out about drafting.
             prefix_caching: Whether full pages are kept and shared.
@@ -93,6 +100,7 @@ class Engine:
         """
         self.facts: TargetFacts = target.facts
         self.model_folder = model_folder
+        self.grammars = grammars
         self.exactness = exactness
         self.speculation = speculation
         self.kv_cache = KVCache(
@@ -140,10 +148,28 @@ class Engine:
         """
         check_request(request, self.facts)
         check_queue(request, self.limits, self.counts)
-        self.enqueue(request)
+        self.enqueue(request, self.matcher(request.grammar))
 
-    def enqueue(self, request: GenerateRequest) -> None:
+    def matcher(self, grammar: Grammar | None) -> Matcher | None:
+        """Return a matcher of a request's grammar, None for none. May be called from any thread.
+
+        Raises:
+            RequestError: It cannot be compiled for this model.
+        """
+        if grammar is None:
+            return None
+        if self.grammars is None:
+            raise RequestError(
+                f"{grammar.field} cannot be served: this engine has no tokenizer", grammar.field
+            )
+        return self.grammars.matcher(grammar)
+
+    def enqueue(self, request: GenerateRequest, matcher: Matcher | None = None) -> None:
         """Let a request wait that the caller has checked.
+
+        Args:
+            request: The request.
+            matcher: Of its grammar, where it has one.
 
         Raises:
             RequestError: Its id is in use.
@@ -153,7 +179,7 @@ class Engine:
                 f"request_id {request.request_id!r} is in use; give each live request its own",
                 "request_id",
             )
-        sequence = Sequence(request, self.facts.eos_token_ids)
+        sequence = Sequence(request, self.facts.eos_token_ids, matcher)
         self._live[request.request_id] = sequence
         self.scheduler.add(sequence)
 
@@ -225,12 +251,13 @@ class Engine:
         """Return what each turn came to; where the device fails, all fail, and why."""
         ladder, plan, fault = self._ladder, planned.plan, None
         drafted = ladder.propose(schedule, plan.num_graded)
-        turns, efforts = drafted.schedule.turns, drafted.efforts
+        schedule, efforts = under_grammars(drafted.schedule), drafted.efforts
+        turns = schedule.turns
         try:
             batch = batch_from_runs([turn.run for turn in turns])
             output = self._target.forward(batch, ladder.taps(sorted(plan.warm)))
             if self._observe is not None:
-                self._observe(drafted.schedule, output.logits)
+                self._observe(schedule, output.logits)
             verdicts = verify(turns, output.logits)
             if self._audit is not None:
                 self._audit(verdicts, output.logits)
@@ -241,4 +268,4 @@ class Engine:
         else:
             fed = ladder.feed(plan, verdicts, output.hidden)
             efforts = drafted.with_followed(fed)
-        return Computed(drafted.schedule, verdicts, efforts, planned.fault, fault)
+        return Computed(schedule, verdicts, efforts, planned.fault, fault)

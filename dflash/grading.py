@@ -85,7 +85,7 @@ def grade(verdicts: Iterable[Verdict], num_places: Mapping[str, int]) -> dict[st
             continue
         for name, following in turn.sequence.followed_by.items():
             tallies[name].follow_tails(following, chosen)
-        if turn.num_drafts:
+        if turn.num_drafts or turn.tail:
             following = turn.sequence.followed_by[turn.drafter]
             tallies[turn.drafter].grade_block(turn, following, chosen)
     return {name: each.grades for name, each in tallies.items()}

@@ -23,6 +23,7 @@ from dflash.errors import CheckpointError, KernelError
 from dflash.exactness import ExactnessReport
 from dflash.forecast import forecast_of
 from dflash.forms import CompiledForm, Form, Parts, TorchForm
+from dflash.grammar.compiler import GrammarCompiler
 from dflash.kernels.build import native_build
 from dflash.kernels.pages import allocate_pages, rotary_table
 from dflash.kernels.torch_forms import FixedRows, OneQuery, PackedRows, PaddedRuns
@@ -97,6 +98,7 @@ def engine_of(models: LoadedModels, config: EngineConfig) -> Engine:
         drafters=models.drafters,
         planner=FixedPlanner(constant_plan(_first_arm(models))),
         model_folder=target.model_folder,
+        grammars=GrammarCompiler(target.model_folder, target.runner.facts),
         exactness=target.exactness,
         speculation=models.speculation,
         prefix_caching=config.kv_cache.prefix_caching,

@@ -10,6 +10,8 @@ from dflash.admission import check_queue, check_request
 from dflash.config import EngineLimits
 from dflash.engine import Engine
 from dflash.errors import OverloadedError, RequestError
+from dflash.grammar.matcher import Matcher
+from dflash.grammar.text import Grammar
 from dflash.mailbox import Abort, LookAround, Mailbox, Message, Reconfigure, Replan, Stop, Submit
 from dflash.plan import Planner
 from dflash.request import FinishReason, GenerateRequest, TokenOutput
@@ -77,8 +79,20 @@ class EngineLoop:
         """Start the thread."""
         self._thread.start()
 
-    def submit(self, request: GenerateRequest) -> None:
+    def matcher(self, grammar: Grammar) -> Matcher | None:
+        """Return a matcher to submit a request with; compiles, which can take seconds.
+
+        Raises:
+            RequestError: The grammar cannot be compiled for this model.
+        """
+        return self._engine.matcher(grammar)
+
+    def submit(self, request: GenerateRequest, matcher: Matcher | None = None) -> None:
         """Hand a request over; its messages come through ``on_outputs``.
+
+        Args:
+            request: The request.
+            matcher: Of its grammar, where it has one.
 
         Raises:
             RequestError: The target cannot serve it, or its id is in use.
@@ -103,8 +117,8 @@ class EngineLoop:
             if not self._live:
                 self._last_progress_s = self._clock()
             self._live.add(request.request_id)
-            self._mailed[request.request_id] = len(request.prompt_token_ids)
-            self._mailbox.put(Submit(request))
+            self._mailed[request.request_id] = len(request.known_token_ids)
+            self._mailbox.put(Submit(request, matcher))
 
     def abort(self, request_id: str) -> None:
         """End a request before the next step; its last message follows. Unknown ids are ignored."""
@@ -188,8 +202,8 @@ class EngineLoop:
 
     def _apply(self, message: Message) -> list[TokenOutput]:
         match message:
-            case Submit(request):
-                self._engine.enqueue(request)
+            case Submit(request, matcher):
+                self._engine.enqueue(request, matcher)
             case Abort(request_id):
                 return self._end([request_id])
             case Reconfigure(limits):

@@ -5,15 +5,17 @@ from collections import deque
 from dataclasses import dataclass
 
 from dflash.config import EngineLimits
+from dflash.grammar.matcher import Matcher
 from dflash.plan import Planner
 from dflash.request import GenerateRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Let this request wait."""
+    """Let this request wait, with the matcher of its grammar where it has one."""
 
     request: GenerateRequest
+    matcher: Matcher | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dflash.errors import RequestError
+from dflash.grammar.text import Grammar
 from dflash.stats import WhyPlain
 
 MAX_SEED = 2**64 - 1
@@ -131,6 +132,9 @@ class GenerateRequest:
         choice: Index among the ``n`` choices of one HTTP request; part of the noise's key.
         max_draft_length: Most draft tokens verified for it in a step, whoever drafts; 0 lets nobody
             draft, None leaves it to the planner.
+        grammar: What the output must match; None is anything.
+        emitted_token_ids: The beginning of its output where another engine emitted that: it goes
+            on behind, and ``max_tokens`` counts these too.
     """
 
     request_id: str
@@ -140,6 +144,8 @@ class GenerateRequest:
     seed: int = 0
     choice: int = 0
     max_draft_length: int | None = None
+    grammar: Grammar | None = None
+    emitted_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.prompt_token_ids:
@@ -158,6 +164,29 @@ class GenerateRequest:
                 "0 decodes plainly",
                 "speculation",
             )
+        if len(self.emitted_token_ids) >= self.max_tokens:
+            raise RequestError(
+                f"max_tokens is {self.max_tokens} and {len(self.emitted_token_ids)} tokens were "
+                "emitted before; nothing is left to generate",
+                "max_tokens",
+            )
+        if self.grammar is not None:
+            self._check_ends(self.grammar)
+
+    @property
+    def known_token_ids(self) -> tuple[int, ...]:
+        """Return the ids it starts with: its prompt, and what was emitted of its output."""
+        return (*self.prompt_token_ids, *self.emitted_token_ids)
+
+    def _check_ends(self, grammar: Grammar) -> None:
+        """Refuse what would go on where the grammar has come to its end."""
+        for name in ("min_tokens", "ignore_eos"):
+            if value := getattr(self.sampling, name):
+                raise RequestError(
+                    f"{name} is {value} and {grammar.field} says where the output ends; "
+                    f"leave one of them out",
+                    name,
+                )
 
 
 @dataclass(frozen=True, slots=True)

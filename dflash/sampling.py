@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dflash.errors import EngineError
+from dflash.grammar.mask import TokenMask
 from dflash.kernels.draw import Draw, draw
 from dflash.logprobs import token_logprobs
 from dflash.noise import NoiseKey
@@ -47,6 +48,7 @@ class ChoiceRow:
         output_token_ids: What was emitted before ``position``; in a verify run including the
             draft tokens before it.
         eos_token_ids: The model's end-of-sequence ids.
+        mask: The ids that the request's grammar allows, or why it cannot say; None allows all.
     """
 
     params: SamplingParams
@@ -56,6 +58,7 @@ class ChoiceRow:
     prompt_token_ids: Sequence[int]
     output_token_ids: Sequence[int]
     eos_token_ids: tuple[int, ...]
+    mask: TokenMask | Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,9 @@ def choose(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[Chosen]:
 def draw_ids(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[int]:
     """Return the token id of each row: largest processed score plus keyed noise.
 
-    A row's token is a function of that row: of its logits, its parameters, its ids and its key.
-    Bias, penalties and bans come first (`processed_logits`), then temperature, top-k, top-p and
-    min-p (`draw`).
+    A row's token is a function of that row: of its logits, its mask, its parameters, its ids and
+    its key. The mask comes first, then bias, penalties and bans (`processed_logits`), then
+    temperature, top-k, top-p and min-p (`draw`).
 
     Shapes:
         logits: ``[rows, vocab]`` float32 on the CPU, rows contiguous, not modified.
@@ -98,11 +101,16 @@ def draw_ids(logits: Tensor, rows: Sequence[ChoiceRow]) -> list[int]:
     Raises:
         NonFiniteLogitsError: A row has nothing to choose from. Its request has to end; the
             others can be chosen by a call without it.
+        GrammarFaultError: A row's mask is one; as above.
     """
     raw = logits.unbind(0)
     processed = [
         processed_logits(
-            own, row.params, row.prompt_token_ids, row.output_token_ids, row.eos_token_ids
+            _allowed(own, row.mask),
+            row.params,
+            row.prompt_token_ids,
+            row.output_token_ids,
+            row.eos_token_ids,
         )
         for own, row in zip(raw, rows, strict=True)
     ]
@@ -123,6 +131,14 @@ def chosen_of(logits: Tensor, row: int, token_id: int, params: SamplingParams) -
     if params.num_logprobs is None:
         return Chosen(token_id, None)
     return Chosen(token_id, token_logprobs(logits[row], token_id, params.num_logprobs))
+
+
+def _allowed(logits: Tensor, mask: TokenMask | Exception | None) -> Tensor:
+    if mask is None:
+        return logits
+    if isinstance(mask, Exception):
+        raise mask
+    return mask.applied(logits)
 
 
 def _draw_of(row: ChoiceRow) -> Draw:
@@ -151,6 +167,6 @@ def _why_none(raw: Tensor, processed: Tensor) -> str:
     if bool((raw == -math.inf).all()):
         return "every logit the model returned is -inf"
     return (
-        "no token is left to choose: logit_bias and min_tokens ban every one; "
-        "ban fewer ids or lower min_tokens"
+        "no token is left to choose: logit_bias, min_tokens and the grammar together ban every "
+        "one; ban fewer ids or lower min_tokens"
     )

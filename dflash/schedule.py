@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dflash.batch import Run
+from dflash.grammar.mask import TokenMask
 from dflash.plan import NO_DRAFTER
 from dflash.sampling import Chosen
 from dflash.sequence import Sequence
@@ -24,6 +25,8 @@ class Turn:
             context lacks.
         drafter: Who drafts for it.
         tail: Draft tokens after those in the run, to be graded against what comes later.
+        masks: What its grammar allows at each row of its logits, or why it cannot say; none where
+            it has no grammar.
     """
 
     sequence: Sequence
@@ -33,6 +36,7 @@ class Turn:
     num_catch_up: int = 0
     drafter: str = NO_DRAFTER
     tail: tuple[int, ...] = ()
+    masks: tuple[TokenMask | Exception, ...] = ()
 
     @property
     def is_decoding(self) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from dflash.following import Following
+from dflash.grammar.mask import TokenMask
+from dflash.grammar.matcher import Matcher
 from dflash.kv_cache import PageTable
 from dflash.plan import Decoding
 from dflash.request import (
@@ -27,6 +29,7 @@ class Sequence:
     Attributes:
         request: What was asked.
         eos_token_ids: The model's end-of-sequence ids.
+        matcher: Its grammar, where it has one.
         token_ids: Prompt and output; the last one is never computed yet.
         output_token_ids: The output alone.
         num_computed: Tokens whose keys and values are in the pages.
@@ -41,8 +44,9 @@ class Sequence:
 
     request: GenerateRequest
     eos_token_ids: tuple[int, ...]
+    matcher: Matcher | None = None
     token_ids: list[int] = field(init=False)
-    output_token_ids: list[int] = field(default_factory=list)
+    output_token_ids: list[int] = field(init=False)
     num_computed: int = 0
     num_cached_tokens: int = 0
     table: PageTable | None = None
@@ -57,7 +61,8 @@ class Sequence:
     _stop_token_ids: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.token_ids = list(self.request.prompt_token_ids)
+        self.token_ids = list(self.request.known_token_ids)
+        self.output_token_ids = list(self.request.emitted_token_ids)
         sampling = self.request.sampling
         eos = () if sampling.ignore_eos else self.eos_token_ids
         self._stop_token_ids = frozenset((*eos, *sampling.stop_token_ids))
@@ -97,11 +102,14 @@ class Sequence:
         """Whether this id ends it."""
         return token_id in self._stop_token_ids
 
-    def choice_row(self, drafts: tuple[int, ...] = ()) -> ChoiceRow:
+    def choice_row(
+        self, drafts: tuple[int, ...] = (), mask: TokenMask | Exception | None = None
+    ) -> ChoiceRow:
         """Return what decides its next token, beside the logits.
 
         Args:
             drafts: Draft tokens before it, taken as emitted.
+            mask: What its grammar allows there.
         """
         sampling = self.request.sampling
         output: list[int] = self.output_token_ids
@@ -115,6 +123,7 @@ class Sequence:
             prompt_token_ids=self.request.prompt_token_ids,
             output_token_ids=output,
             eos_token_ids=self.eos_token_ids,
+            mask=mask,
         )
 
     def start(self, table: PageTable) -> None:

@@ -14,7 +14,7 @@ class WhyPlain(StrEnum):
     ``context_too_long``: it has more tokens than the drafter was trained for. ``catching_up``: the
     drafter's context is behind.
     ``drafter_failed``: it raised, or gave what cannot be token ids. ``nothing_proposed``: it had
-    nothing to say.
+    nothing to say. ``grammar``: its first draft token is none that the request's grammar allows.
     """
 
     REQUEST = "request"
@@ -25,6 +25,7 @@ class WhyPlain(StrEnum):
     CATCHING_UP = "catching_up"
     DRAFTER_FAILED = "drafter_failed"
     NOTHING_PROPOSED = "nothing_proposed"
+    GRAMMAR = "grammar"
 
 
 @dataclass(frozen=True, slots=True)

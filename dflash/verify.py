@@ -46,8 +46,8 @@ def _rows(turn: Turn) -> Iterator[ChoiceRow]:
     """Yield what decides each token of a turn, as if the draft tokens before it were emitted."""
     if turn.run.num_logits:
         drafts = turn.drafts
-        for count in range(len(drafts) + 1):
-            yield turn.sequence.choice_row(drafts[:count])
+        for count, mask in enumerate(turn.masks or (None,) * (len(drafts) + 1)):
+            yield turn.sequence.choice_row(drafts[:count], mask)
 
 
 def _drawn_alone(logits: Tensor, rows: Sequence[ChoiceRow], first: int, end: int) -> Iterator[int]:

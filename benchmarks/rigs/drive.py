@@ -9,6 +9,7 @@ from benchmarks.rigs.script_drafter import SCRIPTED, Script, ScriptDrafter, righ
 from benchmarks.rigs.serial import Answer, full_ids, serial_answer
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
+from dflash.grammar.compiler import GrammarCompiler
 from dflash.plan import Planner
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
 
@@ -28,7 +29,7 @@ class Drive:
 
     max_context = 1 << 20
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all have a default and a name
         self,
         limits: EngineLimits | None = None,
         *,
@@ -37,6 +38,7 @@ class Drive:
         model: HashLM | None = None,
         script: Script | Mapping[str, Script] = MappingProxyType({}),
         planner: Planner | None = None,
+        grammars: GrammarCompiler | None = None,
     ) -> None:
         """Start an engine.
 
@@ -47,6 +49,7 @@ class Drive:
             model: The target, where it is not a new one.
             script: Of the drafter ``script``, or of any number of drafters by their names.
             planner: Who drafts how far.
+            grammars: Of the model's vocabulary.
         """
         self.model = model or HashLM(num_pages=num_pages)
         self._known: dict[tuple[int, int], tuple[int, ...]] = {}
@@ -67,6 +70,7 @@ class Drive:
             drafters=self.drafters.values(),
             planner=planner,
             prefix_caching=prefix_caching,
+            grammars=grammars,
         )
         self.results: list[StepResult] = []
         self.outputs: dict[str, list[TokenOutput]] = {}
@@ -80,7 +84,7 @@ class Drive:
         """Submit requests in this order."""
         for request in requests:
             if self.drafters:
-                answer = serial_answer(self.model, request)
+                answer = serial_answer(self.model, request, self.engine.grammars)
                 self._known[request.seed, request.choice] = full_ids(request, answer)
             self.engine.submit(request)
             self.outputs[request.request_id] = []

@@ -1,7 +1,10 @@
 """Random requests of many kinds that share prefixes, ids and seeds: what a storm is made of."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
+from dflash.grammar.text import Grammar
 from dflash.request import GenerateRequest, SamplingParams
 
 MAX_PROMPT = 300
@@ -12,9 +15,17 @@ _NUM_PREFIXES = 3
 class RandomRequests:
     """A source of requests, reproducible by its seed."""
 
-    def __init__(self, seed: int, vocab_size: int) -> None:
+    def __init__(self, seed: int, vocab_size: int, grammars: Sequence[Grammar] = ()) -> None:
+        """Prepare the prefixes.
+
+        Args:
+            seed: Of everything that is drawn.
+            vocab_size: Ids are below.
+            grammars: What one request in five must match one of, where there are any.
+        """
         self._random = random.Random(seed)
         self._vocab_size = vocab_size
+        self._grammars = grammars
         self._prefixes = [
             self._ids(self._random.randint(8, MAX_PROMPT // 2)) for _ in range(_NUM_PREFIXES)
         ]
@@ -22,7 +33,7 @@ class RandomRequests:
     def draw(self, request_id: str) -> GenerateRequest:
         """Return the next request under this id."""
         prompt = self._prompt()
-        return GenerateRequest(
+        request = GenerateRequest(
             request_id=request_id,
             prompt_token_ids=prompt,
             max_tokens=self._random.randint(1, MAX_TOKENS),
@@ -31,6 +42,12 @@ class RandomRequests:
             choice=self._random.randrange(3),
             max_draft_length=self._random.choice((*[None] * 10, 0, 2)),
         )
+        if self._grammars and self._random.random() < 0.2:
+            # The grammar alone says where its output ends.
+            sampling = replace(request.sampling, min_tokens=0, ignore_eos=False)
+            grammar = self._random.choice(self._grammars)
+            return replace(request, sampling=sampling, grammar=grammar)
+        return request
 
     def _prompt(self) -> tuple[int, ...]:
         longest = self._random.choice((20, 80, MAX_PROMPT))

@@ -1,8 +1,10 @@
 """Plain decoding of one request alone, without pages, batches or scheduler: the right answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.rigs.hash_lm import HashLM
+from dflash.errors import EngineError
+from dflash.grammar.compiler import GrammarCompiler
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs
 from dflash.sampling import ChoiceRow, choose
 
@@ -24,8 +26,17 @@ class Answer:
     stop_token_id: int | None
 
 
-def serial_answer(model: HashLM, request: GenerateRequest) -> Answer:
-    """Return what the request must be given, whatever runs beside it."""
+def serial_answer(
+    model: HashLM, request: GenerateRequest, grammars: GrammarCompiler | None = None
+) -> Answer:
+    """Return what the request must be given, whatever runs beside it.
+
+    Args:
+        model: The target.
+        request: The request.
+        grammars: Of the target's vocabulary, where the request has a grammar.
+    """
+    matcher = grammars.matcher(request.grammar) if grammars and request.grammar else None
     eos = model.facts.eos_token_ids
     stops = {*request.sampling.stop_token_ids}
     if not request.sampling.ignore_eos:
@@ -43,7 +54,12 @@ def serial_answer(model: HashLM, request: GenerateRequest) -> Answer:
             output_token_ids=tuple(output),
             eos_token_ids=eos,
         )
-        chosen = choose(model.next_logits(ids), [row])[0]
+        try:
+            if matcher is not None:
+                row = replace(row, mask=matcher.masks(output)[0])
+            chosen = choose(model.next_logits(ids), [row])[0]
+        except EngineError:
+            return Answer(tuple(output), tuple(logprobs), FinishReason.ERROR, None)
         if chosen.token_id in stops:
             return Answer(tuple(output), tuple(logprobs), FinishReason.STOP, chosen.token_id)
         ids.append(chosen.token_id)

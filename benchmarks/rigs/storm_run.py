@@ -25,6 +25,7 @@ from benchmarks.rigs.script_drafter import (
 )
 from benchmarks.rigs.serial import Answer, serial_answer
 from benchmarks.rigs.shuffled import ShuffledScheduler
+from benchmarks.rigs.spelling import ANY_OBJECT, RECORD, compiler_of, spelling_tokenizer
 from benchmarks.rigs.unquiet_policy import UnquietPolicy
 from dflash.config import EngineLimits
 from dflash.engine import Engine, StepResult
@@ -37,7 +38,15 @@ NUM_PAGES = 24
 # A storm in which one of these did not happen has tested nothing of it.
 MUST_HAPPEN = (
     *("aborts", "preemptions", "cached_tokens", "chunks", "mixed_steps"),
-    *("accepted", "rejected", "catch_up", "whole_blocks", "graded_free", "drafter_faults"),
+    *(
+        "grammars",
+        "accepted",
+        "rejected",
+        "catch_up",
+        "whole_blocks",
+        "graded_free",
+        "drafter_faults",
+    ),
     *("mixed_drafts", *(f"accepted_by_{name}" for name in REGISTERED)),
     *(f"plain_{why}" for why in WhyPlain),
 )
@@ -101,6 +110,7 @@ class Storm:
             ScriptDrafter(self.model.facts, right, all_right, model=self.model, facts=each.script)
             for each in REGISTERED.values()
         ]
+        grammars = compiler_of(spelling_tokenizer(self.model.facts.vocab_size), self.model.facts)
         reach = reach_of(self.drafters)
         modes, policy = RandomModes(reach, seed), UnquietPolicy(reach, seed)
         self.engine = Engine(
@@ -109,6 +119,7 @@ class Storm:
             drafters=self.drafters,
             # The policy is careful: most of what a storm must see comes of those that are not.
             planner=Alternating([modes, modes, modes, policy], seed),
+            grammars=grammars,
         )
         self.engine.scheduler = self.scheduler = ShuffledScheduler(
             self.engine.kv_cache, EngineLimits(), seed, self.engine.scheduler.grants
@@ -118,7 +129,7 @@ class Storm:
         self.contexts_wrong = 0
         self._scripts = _scripts(self.model, seed)
         self._random = random.Random(seed)
-        self._requests = RandomRequests(seed, self.model.facts.vocab_size)
+        self._requests = RandomRequests(seed, self.model.facts.vocab_size, (RECORD, ANY_OBJECT))
         self._live: dict[str, Given] = {}
         self._ended: list[Given] = []
 
@@ -153,7 +164,7 @@ class Storm:
     def _submit(self) -> None:
         free_names = [f"r{i}" for i in range(_NUM_NAMES) if f"r{i}" not in self._live]
         request = self._requests.draw(self._random.choice(free_names))
-        right = serial_answer(self.model, request)
+        right = serial_answer(self.model, request, self.engine.grammars)
         stop = () if right.stop_token_id is None else (right.stop_token_id,)
         self._answers[request.seed, request.choice] = (
             *request.prompt_token_ids,
@@ -163,6 +174,7 @@ class Storm:
         self._live[request.request_id] = Given(right)
         self.engine.submit(request)
         self.counts["requests"] += 1
+        self.counts["grammars"] += request.grammar is not None
 
     def _abort(self, request_id: str) -> None:
         last = self.engine.abort(request_id)

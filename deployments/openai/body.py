@@ -37,6 +37,10 @@ _INNER_FIELDS = frozenset(
         "name",
         "tool_calls",
         "tool_call_id",
+        "type",
+        "json_schema",
+        "schema",
+        "strict",
         "function",
         "arguments",
         "include_usage",
@@ -180,10 +184,6 @@ def _shown(value: object) -> str:
 
 def _refuse_unserved_values(body: GenerationBody) -> None:
     """Refuse fields that are served for some values only."""
-    if body.response_format is not None and body.response_format.get("type") != "text":
-        raise RefusedError(
-            errors.unsupported_parameter("response_format", "only {'type': 'text'} is served")
-        )
     if body.stream_options is not None and not body.stream:
         raise RefusedError(
             errors.invalid_parameter(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from deployments.openai import errors
 from deployments.openai.errors import ApiError, RefusedError
+from deployments.openai.response_format import grammar_of
 from deployments.openai.schemas import GenerationBody
 from deployments.openai.text import StopStrings
 from deployments.openai.tokenizer import TextTokenizer
@@ -176,6 +177,7 @@ def generate_request(
             sampling=_sampling_params(body, num_logprobs, card.vocab_size),
             seed=seed,
             max_draft_length=body.speculation and body.speculation.max_draft_length,
+            grammar=grammar_of(body.response_format),
         )
     except RequestError as error:
         raise RefusedError(_as_api_error(error, prompt_param)) from error

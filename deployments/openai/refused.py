@@ -23,7 +23,8 @@ class Refused:
 
 
 _TOOLS = "this server calls no tools"
-_GRAMMAR = "output cannot be constrained to a grammar"
+_SCHEMA = "use response_format, which takes a JSON Schema"
+_GRAMMAR = "an answer is constrained by a JSON Schema only, in response_format"
 _TEXT_ONLY = "the model reads and writes text"
 
 REFUSED: Mapping[str, Refused] = {
@@ -32,13 +33,13 @@ REFUSED: Mapping[str, Refused] = {
     "tool_choice": Refused(_TOOLS, ("none", "auto")),
     "functions": Refused("this server calls no functions"),
     "function_call": Refused("this server calls no functions", ("none", "auto")),
-    "structured_outputs": Refused(_GRAMMAR),
-    "guided_json": Refused(_GRAMMAR),
+    "structured_outputs": Refused(_SCHEMA),
+    "guided_json": Refused(_SCHEMA),
     "guided_regex": Refused(_GRAMMAR),
     "guided_choice": Refused(_GRAMMAR),
     "guided_grammar": Refused(_GRAMMAR),
     "grammar": Refused(_GRAMMAR),
-    "json_schema": Refused(_GRAMMAR),
+    "json_schema": Refused(_SCHEMA),
     "regex": Refused(_GRAMMAR),
     "ebnf": Refused(_GRAMMAR),
     "use_beam_search": Refused("tokens are sampled, not searched"),

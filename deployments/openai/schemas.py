@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from deployments.openai.fields import Text
 from deployments.openai.messages import Message
+from deployments.openai.response_format import ResponseFormat
 from dflash.request import MAX_STOP_TOKEN_IDS, MAX_TOP_LOGPROBS
 
 MAX_STOPS = 16
@@ -125,8 +126,9 @@ with it has the same answer, whatever was drafted and at any load."""
     stream_options: StreamOptions | None = None
     """Needs `stream`. `include_usage`: a last frame has the counts; `continuous_usage_stats`: \
 every frame has them."""
-    response_format: dict[str, Any] | None = None
-    """Which form the answer must have."""
+    response_format: ResponseFormat | None = None
+    """`text`, any JSON object, or JSON that matches a schema, enforced at every token; not \
+together with `min_tokens` or `ignore_eos`."""
     user: str | None = None
     """Accepted, and of no effect."""
     speculation: SpeculationField | None = None

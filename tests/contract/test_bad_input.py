@@ -153,13 +153,6 @@ def test_what_would_change_the_answer_and_is_not_served_is_refused_by_name(
             assert (error["code"], error["param"]) == ("unsupported_parameter", field)
 
 
-@pytest.mark.parametrize("kind", ["json_object", "json_schema"])
-def test_a_form_of_answer_that_is_not_served_is_refused_by_name(http: httpx.Client, kind: str):
-    for ask in (chat, complete):
-        error = error_of(ask(http, response_format={"type": kind}))
-        assert (error["code"], error["param"]) == ("unsupported_parameter", "response_format")
-
-
 @pytest.mark.parametrize(
     ("asked", "most"),
     [

@@ -45,6 +45,10 @@ class Row:
     acts: bool = True
 
 
+def schema(value: object, **fields: object) -> dict[str, object]:
+    return {"type": "json_schema", "json_schema": {"name": "a", "schema": value, **fields}}
+
+
 COUNT = Row([4], [1], [0, -1, 1.5, "5", True, [], {}], [10**6, 1e18, 10**18])
 # The fake engine's tokenizer has no start ids; `test_start_ids_...` sees them.
 START_IDS = Row([True, False], wrong=["true", 1, []], acts=False)
@@ -85,7 +89,18 @@ SHARED = {
         ["x", [], {"include_usage": 1}, {"include_usag": True}],
         beside={"stream": True},
     ),
-    "response_format": Row([{"type": "text"}], wrong=["text", [], {}], acts=False),
+    "response_format": Row(
+        [{"type": "json_object"}, schema({"type": "object"})],
+        [{"type": "text"}, schema({}), schema({"enum": ["a" * 120_000]}, strict=False)],
+        [
+            *("text", [], {}, {"type": "xml"}, {"type": None}, {"type": "json_schema"}),
+            *({"type": "json_object", "schema": {}}, {**schema({}), "type": "text"}),
+            *(schema("object"), schema(True), schema(None), schema({}, strict="yes")),
+            *(schema({"type": "word"}), schema({"not": {}}, strict=False)),
+            schema({"title": "\ud800"}),
+        ],
+        [schema({"enum": ["a" * 140_000]})],
+    ),
     "user": Row(["ann"], ["", "a" * 10**6, "\ud800"], [5, [], {}], acts=False),
     "speculation": Row(
         [{"mode": "off"}, {"mode": "auto"}],

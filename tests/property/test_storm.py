@@ -101,7 +101,7 @@ def preemption_forgets_the_output(storm: Storm) -> None:
 
 def the_seed_is_shared(storm: Storm) -> None:
     enqueue = storm.engine.enqueue
-    storm.engine.enqueue = lambda request: enqueue(replace(request, seed=1))
+    storm.engine.enqueue = lambda request, matcher: enqueue(replace(request, seed=1), matcher)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def request(
 
 def assert_right(drive: Drive, *requests: GenerateRequest) -> None:
     for each in requests:
-        assert drive.answer(each.request_id) == serial_answer(drive.model, each), each
+        assert drive.answer(each.request_id) == serial_answer(
+            drive.model, each, drive.engine.grammars
+        ), each
     faults = [result.stats.drafter_fault for result in drive.results]
     assert not any(faults), next(fault for fault in faults if fault)
 

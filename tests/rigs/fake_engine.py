@@ -13,6 +13,9 @@ from deployments.replica import OnOutputs, OnProgress, RunningEngine
 from dflash.config import EngineConfig, EngineLimits, Exactness
 from dflash.errors import OverloadedError, RequestError
 from dflash.exactness import ExactnessReport
+from dflash.grammar.compiler import GrammarCompiler
+from dflash.grammar.matcher import Matcher
+from dflash.grammar.text import Grammar
 from dflash.loop import LoopHealth
 from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
 from dflash.speculation_report import DrafterReport, SpeculationReport
@@ -89,7 +92,10 @@ class FakeLoop:
     def start(self) -> None:
         self._thread.start()
 
-    def submit(self, request: GenerateRequest) -> None:
+    def matcher(self, grammar: Grammar) -> Matcher:
+        return GrammarCompiler(self.engine.model_folder, self.engine.facts).matcher(grammar)
+
+    def submit(self, request: GenerateRequest, matcher: Matcher | None = None) -> None:
         if self.overload is not None:
             raise self.overload
         limit = self.engine.facts.max_model_len
@@ -135,10 +141,11 @@ class FakeLoop:
 
     def _endless(self, request: GenerateRequest) -> tuple[int, ...]:
         letters = [self.tokenizer.token_to_id(letter) for letter in LETTERS]
-        start = len(request.prompt_token_ids)
+        start = len(request.known_token_ids)
+        end = len(request.prompt_token_ids) + request.max_tokens
         return tuple(
             letters[(position * 7 + request.seed + request.choice * 3) % len(letters)]
-            for position in range(start, start + request.max_tokens)
+            for position in range(start, end)
         )
 
     def _run(self) -> None:
@@ -169,11 +176,11 @@ class FakeLoop:
             return TokenOutput(
                 request.request_id, (), finish_reason=FinishReason.ERROR, error=self.failure
             )
-        budget = request.max_tokens - live.num_sent
+        budget = request.max_tokens - len(request.emitted_token_ids) - live.num_sent
         taken = live.script[live.num_sent : live.num_sent + min(self.tokens_per_step, budget)]
         live.num_sent += len(taken)
         reason, stop_id = None, None
-        if live.num_sent == request.max_tokens:
+        if live.num_sent + len(request.emitted_token_ids) == request.max_tokens:
             reason = FinishReason.LENGTH
         elif live.num_sent == len(live.script):
             reason, stop_id = FinishReason.STOP, self.tokenizer.token_to_id(END)

@@ -1,0 +1,1 @@
+"""What an output must match: as text, compiled, and as masks over the vocabulary."""
