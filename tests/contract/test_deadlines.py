@@ -35,19 +35,20 @@ def hasty(hasty_server: FakeServer) -> Iterator[httpx.Client]:
 
 
 def is_left_clean(server: FakeServer) -> bool:
-    """Return whether what was begun was aborted, once, and no stream is left."""
-    (request,) = server.loop.submitted
+    """Return whether all that was begun was aborted, once, and no stream is left."""
+    assert server.loop.submitted
     return (
-        server.loop.aborted == {request.request_id: 1}
+        server.loop.aborted == {request.request_id: 1 for request in server.loop.submitted}
         and not server.replica._streams
         and server.loop.snapshot().num_running == 0
     )
 
 
+@pytest.mark.parametrize("n", [1, 3])
 def test_over_the_servers_own_limit_a_whole_answer_is_a_408_that_names_it(
-    hasty_server: FakeServer, hasty: httpx.Client
+    hasty_server: FakeServer, hasty: httpx.Client, n: int
 ):
-    answer = hasty.post(PATH, json=BODY)
+    answer = hasty.post(PATH, json={**BODY, "n": n})
 
     assert answer.status_code == 408
     error = answer.json()["error"]

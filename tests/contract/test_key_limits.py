@@ -108,6 +108,13 @@ def test_a_prompt_over_the_whole_limit_is_let_in_once_and_leaves_a_debt(
     assert 110 <= int(refused.headers["retry-after"]) <= 126
 
 
+def test_the_prompt_of_several_choices_counts_once(keyed: KeyedServer, http: httpx.Client):
+    answer = ask(http, keyed, "moody", 100, n=3, max_tokens=2)
+    assert answer.status_code == 200
+    # And what came back since, which is 17 tokens a second.
+    assert 1000 - 100 - 6 <= left(answer, "tokens") < 1000 - 50
+
+
 def test_what_no_engine_took_costs_no_tokens(keyed: KeyedServer, http: httpx.Client):
     keyed.server.loop.overload = OverloadedError("the queue is full", 1.0)
     assert [ask(http, keyed, "moody", 400).status_code for _ in range(4)] == [429] * 4

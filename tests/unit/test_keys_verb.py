@@ -9,6 +9,7 @@ import yaml
 
 from deployments.cli import main
 from deployments.guard.keys import ApiKey, KeyRing, hash_of, new_key, read_keys
+from deployments.guard.scopes import KeyScope
 from dflash.errors import ConfigError
 
 
@@ -73,8 +74,18 @@ def test_a_name_that_could_hide_in_a_log_is_refused(capsys: pytest.CaptureFixtur
 def test_equal_keys_never_look_equal_and_a_key_prints_without_its_hash():
     key = new_key()
     first, second = hash_of(key), hash_of(key)
-    assert first != second
-    assert first not in repr(ApiKey("ana", first, ("infer",)))  # type: ignore[arg-type]
+    assert first.split(":")[-1] != second.split(":")[-1]
+    assert first not in repr(ApiKey("ana", first, (KeyScope.INFER,)))
+
+
+def test_no_other_key_is_taken_for_one_and_each_is_found_among_many():
+    own = [new_key() for _ in range(20)]
+    ring = KeyRing(
+        tuple(ApiKey(f"n{index}", hash_of(key), (KeyScope.INFER,)) for index, key in enumerate(own))
+    )
+    assert [ring.find(key.encode()).name for key in own] == [f"n{index}" for index in range(20)]
+    strange = [new_key() for _ in range(2000)] + [key[:-1] for key in own] + ["", own[0] + own[1]]
+    assert not [key for key in strange if ring.find(key.encode()) is not None]
 
 
 GOOD = {"name": "ana", "hash": hash_of(new_key()), "scopes": ["infer"]}
