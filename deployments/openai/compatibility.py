@@ -34,9 +34,9 @@ PROBES: Mapping[str, Sequence[Fields]] = {
     "top_p": [{"top_p": 0.5}],
     "top_k": [{"top_k": 5}],
     "min_p": [{"min_p": 0.5}],
-    "presence_penalty": [{"presence_penalty": 0.5}],
-    "frequency_penalty": [{"frequency_penalty": 0.5}],
-    "repetition_penalty": [{"repetition_penalty": 1.5}],
+    "presence_penalty": [{"presence_penalty": 2}],
+    "frequency_penalty": [{"frequency_penalty": 2}],
+    "repetition_penalty": [{"repetition_penalty": 5}],
     "logit_bias": [{"logit_bias": {"5": 1}}],
     "seed": [{"seed": 5}],
     "stop": [{"stop": ["x"]}],
@@ -145,7 +145,7 @@ def _row(name: str, probe: Fields, what: str) -> str:
 
 def _cell(body_type: type[GenerationBody], name: str, probe: Fields) -> str:
     try:
-        _requests(body_type, probe)
+        engine_requests(body_type, probe)
     except RefusedError:
         return _REFUSED
     return _SERVED if name in body_type.model_fields else _NOT_KNOWN
@@ -156,7 +156,7 @@ def _drafts(name: str, probe: Fields) -> str:
     for body_type in (ChatBody, CompletionBody):
         for stream in ({}, {"stream": True}):
             if _cell(body_type, name, {**probe, **stream}) == _SERVED:
-                requests = _requests(body_type, {**probe, **stream})
+                requests = engine_requests(body_type, {**probe, **stream})
                 lets_draft = all(request.max_draft_length != 0 for request in requests)
                 return _SERVED if lets_draft else "plain"
     return _REFUSED
@@ -169,8 +169,12 @@ def _where_refused(name: str) -> str:
     return "both" if chat and completions else "chat" if chat else "completions"
 
 
-def _requests(body_type: type[GenerationBody], probe: Fields) -> tuple[GenerateRequest, ...]:
-    """Return what the engine would be asked.
+def engine_requests(body_type: type[GenerationBody], probe: Fields) -> tuple[GenerateRequest, ...]:
+    """Return what the engine would be asked, in a model of a small vocabulary and context.
+
+    Args:
+        body_type: Of which endpoint.
+        probe: The fields, beside those without which no request can be.
 
     Raises:
         RefusedError: It would be refused.
