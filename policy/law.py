@@ -160,7 +160,7 @@ def _has_shorter_steps(worth: Worth, view: View) -> bool:
 def _is_worth_less_work(worth: Worth, view: View, is_throttled: bool) -> bool:
     current = view.current.value
     # What nobody tried is worth at least what it is expected to be worth at least.
-    value = worth.value if view.is_known(worth.arm.drafter) else worth.lower
+    value = view.promise(worth, is_lower=False)
     # Below plain nothing is worth staying for, however small the loss.
     return value >= (1.0 if current < 1.0 else _margin(_LIGHTER_GAIN, is_throttled) * current)
 
@@ -168,7 +168,7 @@ def _is_worth_less_work(worth: Worth, view: View, is_throttled: bool) -> bool:
 def _is_worth_more_work(worth: Worth, view: View, is_throttled: bool) -> bool:
     gain = _LEAVE_PLAIN_GAIN if view.held.is_plain else _HEAVIER_GAIN
     wanted = _margin(gain, is_throttled) * view.ahead[view.current.arm].value
-    return view.ahead[worth.arm].lower >= wanted
+    return view.promise(view.ahead[worth.arm], is_lower=True) >= wanted
 
 
 def _is_worth_widening(worth: Worth, view: View) -> bool:

@@ -29,6 +29,7 @@ class View:
         outlooks: What each drafter may be expected to bring.
         prices: Step times.
         load: What a step carries now.
+        is_first: Whether nobody decodes yet: whatever is chosen, no context is lacking.
     """
 
     held: Arm
@@ -38,6 +39,7 @@ class View:
     outlooks: Mapping[str, Outlook]
     prices: Prices
     load: Load
+    is_first: bool
     _peaks: dict[str, Worth | None] = field(default_factory=dict)
 
     @classmethod
@@ -67,7 +69,8 @@ class View:
 
         present = worths(now)
         ahead = worths(soon) if coming else present
-        return cls(held, caps(state, signals, terms), present, ahead, outlooks, prices, now)
+        bounds, is_first = caps(state, signals, terms), signals.num_decoding == 0
+        return cls(held, bounds, present, ahead, outlooks, prices, now, is_first)
 
     def is_allowed(self, arm: Arm) -> bool:
         """Return whether nothing forbids an arm."""
@@ -76,6 +79,15 @@ class View:
     def is_known(self, drafter: str) -> bool:
         """Return whether something is known of what a drafter brings; of plain, all is."""
         return drafter == PLAIN or self.outlooks[drafter].is_tried
+
+    def promise(self, worth: Worth, *, is_lower: bool) -> float:
+        """Return what an arm is worth in a comparison that goes by the mean or the lower bound.
+
+        A drafter that nobody tried is begun by the mean where that costs no context, and where it
+        does by the lower bound.
+        """
+        is_lower = is_lower if self.is_known(worth.arm.drafter) else not self.is_first
+        return worth.lower if is_lower else worth.value
 
     def peak(self, drafter: str) -> Worth | None:
         """Return a drafter's best allowed arm; None where it has none.

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from policy.arms import PLAIN, Arm, Ladder, Rungs
+from policy.controller import decide
 from policy.cost import CostGrid, CostTable
-from policy.decision import Residency
+from policy.decision import Plan, Residency
 from policy.limits import Limits
 from policy.reasons import Reason
 from policy.signals import Signals
@@ -62,3 +63,26 @@ def test_of_widths_that_may_be_the_best_the_widest_shows_which_is():
     assert entered((1.50, 1.49, 1.30), num_grades=4) == Arm("mtp", 2)
     for nothing_or_all in (0, 10**6):
         assert entered((1.50, 1.47, 1.46), num_grades=nothing_or_all) == Arm("mtp", 1)
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.7], ids=["to longer steps", "to shorter steps"])
+def test_a_drafter_that_nobody_tried_is_begun_by_its_mean_where_that_costs_no_context(chance):
+    """It is expected to be worth 1.2 and at least 1.09; what runs is surely worth 1.1."""
+    times = {PLAIN: 0.01, "dflash2": 0.01 * (1 + chance) / 1.1, "mtp": 0.01 * 1.7 / 1.2}
+    grids = {
+        name: CostGrid((1,), (int(name != PLAIN),), (0,), (((seconds,),),))
+        for name, seconds in times.items()
+    }
+    ladder = Ladder((Rungs("dflash2", (1,)), Rungs("mtp", (1,))))
+    here = World(Terms(ladder, CostTable(grids)), {})
+    state = replace(
+        here.decision.state,
+        survivals={"dflash2": Survival((10**6,), (chance * 10**6,))},
+        confirming="mtp",
+        num_rows=1,
+    )
+    held = replace(here.decision, plan=Plan(Arm("dflash2", 1)), state=state)
+    first = decide(held, Signals(9.0, num_waiting=1, num_admissible=1), here.terms)
+    later = decide(held, Signals(9.0, num_decoding=1), here.terms)
+    assert first.plan.arm == Arm("mtp", 1)
+    assert later.state.home_of(later.plan.arm) == Arm("dflash2", 1)
