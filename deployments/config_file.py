@@ -10,10 +10,12 @@ from ray.serve.schema import ServeDeploySchema
 
 from deployments.app import ENGINE_NAME
 from deployments.config import ServeArgs, UserConfig
+from deployments.guard.keys import read_keys
 from deployments.ingress import INGRESS_NAME
 from deployments.llm_configs import LLM_CONFIGS, moved_from
 from deployments.serve_schema import problems_by_serve, scaling_problems
 from deployments.strict import KeyPath, Problem, problems_in
+from dflash.errors import ConfigError
 
 _MAX_PORT = 65_535
 _OUR_IMPORT_PATH = "deployments.app:build"
@@ -90,7 +92,10 @@ def _port_problems(http_options: object) -> Iterator[Problem]:
 
 def _application_problems(application: Mapping[str, Any], path: KeyPath) -> Iterator[Problem]:
     if is_ours(application):
-        yield from _args_problems(application.get("args") or {}, (*path, "args"))
+        args = application.get("args") or {}
+        yield from _args_problems(args, (*path, "args"))
+        if isinstance(args, Mapping):
+            yield from _keys_problems(args.get("keys_file"), (*path, "args", "keys_file"))
     for index, deployment in enumerate(_mappings(application.get("deployments"))):
         at = (*path, "deployments", index)
         yield from scaling_problems(deployment, at)
@@ -114,6 +119,17 @@ def _args_problems(args: object, path: KeyPath) -> list[Problem]:
         found = moved_from(args).problems
         return [replace(each, path=(*path, *each.path)) for each in found]
     return problems_in(ServeArgs, args, path)
+
+
+def _keys_problems(keys_file: object, path: KeyPath) -> Iterator[Problem]:
+    """Find what is wrong with a keys file that is here; it may well be on the servers only."""
+    try:
+        if isinstance(keys_file, str) and Path(keys_file).is_file():
+            read_keys(Path(keys_file).read_bytes())
+    except OSError as error:
+        yield Problem(path, f"The file cannot be read: {error.strerror}.", keys_file)
+    except ConfigError as error:
+        yield Problem(path, f"{error}.", keys_file)
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

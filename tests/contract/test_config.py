@@ -137,6 +137,16 @@ def test_a_value_that_cannot_work_is_named_with_its_key(path: str, key: str, val
     assert any(key in each.path for each in problems), problems
 
 
+def test_a_keys_file_that_is_here_is_read_along_and_an_absent_one_is_no_problem(tmp_path: Path):
+    config = shipped()
+    at(config, "applications.0.args")["keys_file"] = str(tmp_path / "keys.yaml")
+    assert problems_of(config) == []
+    (tmp_path / "keys.yaml").write_text("keys: [{name: ana}]")
+    (problem,) = problems_of(config)
+    assert problem.path[-1] == "keys_file"
+    assert "file.keys[0].hash" in problem.message
+
+
 def test_a_list_of_drafters_is_a_ladder_by_hand():
     args = serve_args_from({"engine": {"speculation": {"drafter": ["heavy", "org/light"]}}})
     assert args.engine.speculation.drafter == ("heavy", "org/light")
