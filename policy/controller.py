@@ -121,7 +121,8 @@ def _decision(choice: Choice, view: View, state: State, signals: Signals, terms:
         widest = terms.ladder.rungs_of(arm.drafter).draft_lengths[-1]
         num_graded = int(arm.draft_length < widest)
         if state.probe is not None:
-            num_graded = num_drafting = NUM_CANARIES
+            num_drafting = state.probe.num_drafting
+            num_graded = min(NUM_CANARIES, num_drafting)
             taking_over = None
     kept = residency(state, arm, terms, signals.pin)
     plan = Plan(arm, by_request, num_drafting, taking_over, num_graded, kept)

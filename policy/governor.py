@@ -83,7 +83,7 @@ class Governor:
         release: What is given up.
         most: How far it may go under the pressure there is.
         since_s: When what is given up changed, or when it began to be too much or too little,
-            seconds.
+            seconds; earlier where some of the calm before counts.
         preempted_s: The last two preemptions, seconds.
         answered_s: When the device last answered; None where it never did.
     """
@@ -130,10 +130,17 @@ class Governor:
         held_s = now_s - since_s
         if self.release < most and held_s >= limits.escalate_s:
             return Release(self.release + 1), now_s
-        calm_s = limits.restore_s if self.release > Release.DRAFTING else _SETTLE_S
-        if self.release > most and held_s >= calm_s:
-            return Release(self.release - 1), now_s
+        if self.release > most and held_s >= _calm_s(self.release, limits):
+            less = Release(self.release - 1)
+            # Calm that was long enough for one thing to come back counts for the next: only what
+            # came back has to show that it stays calm with it.
+            return less, now_s - max(0.0, _calm_s(less, limits) - _SETTLE_S)
         return self.release, since_s
+
+
+def _calm_s(release: Release, limits: MemoryLimits) -> float:
+    """Return the seconds of calm after which a release may be undone."""
+    return limits.restore_s if release > Release.DRAFTING else _SETTLE_S
 
 
 def _pool_level(held: MemoryLevel, occupancy: float, limits: MemoryLimits) -> MemoryLevel:

@@ -166,9 +166,22 @@ def _is_worth_less_work(worth: Worth, view: View, is_throttled: bool) -> bool:
 
 
 def _is_worth_more_work(worth: Worth, view: View, is_throttled: bool) -> bool:
+    promised = view.promise(view.ahead[worth.arm], is_lower=True)
+    return promised >= _wanted_of_more_work(view, is_throttled)
+
+
+def _wanted_of_more_work(view: View, is_throttled: bool) -> float:
     gain = _LEAVE_PLAIN_GAIN if view.held.is_plain else _HEAVIER_GAIN
-    wanted = _margin(gain, is_throttled) * view.ahead[view.current.arm].value
-    return view.promise(view.ahead[worth.arm], is_lower=True) >= wanted
+    return _margin(gain, is_throttled) * view.ahead[view.current.arm].value
+
+
+def lacks_evidence(worth: Worth, view: View, is_throttled: bool) -> bool:
+    """Return whether an arm of another drafter would be taken if its mean were certain."""
+    if _has_shorter_steps(worth, view):
+        return False
+    ahead = view.ahead[worth.arm]
+    promised = view.promise(ahead, is_lower=True)
+    return promised < _wanted_of_more_work(view, is_throttled) <= ahead.value
 
 
 def _is_worth_widening(worth: Worth, view: View) -> bool:

@@ -49,7 +49,10 @@ def learned(state: State, signals: Signals, terms: Terms) -> State:
         switches=state.switches.filled(limits.switches_per_minute / 60.0, now_s),
         barred=_barred(state.barred, signals.num_rows, terms),
         clocks={
-            name: clock.at_load(signals.num_decoding, limits.probe_gap_s)
+            # Fewer requests speak for drafting, never for plain decoding.
+            name: clock
+            if name == PLAIN
+            else clock.at_load(signals.num_decoding, limits.probe_gap_s)
             for name, clock in lesson.clocks(idle_s).items()
         },
     )

@@ -22,7 +22,8 @@ class MemoryLimits:
         amber_free_fraction: Share of device memory that must be free, or drafts are narrowed.
         red_free_fraction: Share that must be free, or nothing is drafted.
         escalate_s: Seconds of pressure before the next release.
-        restore_s: Seconds of calm before context pages or weights come back.
+        restore_s: Seconds of calm before context pages or weights come back; the rest follows
+            within seconds while it stays calm.
     """
 
     amber_occupancy: float = 0.90

@@ -1,6 +1,7 @@
 """Short trials of what is idle: what one has found, and when the next is due."""
 
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 from policy.arms import Arm
 from policy.survival import Survival
@@ -15,6 +16,9 @@ _NUM_PLAIN_STEPS = 4
 # So many requests draft in a trial, and the others decode plainly: enough to grade, and the rest
 # loses nothing but the drafter's own time.
 NUM_CANARIES = 4
+# A trial whose first tokens were all wrong so many times has nothing to find: of a drafter that is
+# right every second time it would happen once in 256.
+_HOPELESS_GRADES, _HOPELESS_BELOW = 8, 0.15
 # Wide enough to grade with; the places beyond are graded for free.
 _PROBE_WIDTH = 3
 
@@ -52,6 +56,7 @@ class Probe:
     Attributes:
         arm: What is tried.
         home: What ran before, and runs again if the trial convinces nobody.
+        num_drafting: Most requests that draft in it.
         num_steps: Steps so far.
         found: Grades of those that count.
         pace: Tokens and time of those that count.
@@ -59,6 +64,7 @@ class Probe:
 
     arm: Arm
     home: Arm
+    num_drafting: int = NUM_CANARIES
     num_steps: int = 0
     found: Survival = field(default_factory=Survival)
     pace: Pace = field(default_factory=Pace)
@@ -68,14 +74,28 @@ class Probe:
         """Whether it has seen enough, or has gone on for too long."""
         if self.arm.is_plain:
             return self.num_steps >= _NUM_PLAIN_STEPS
-        enough = self.found.first_chance()[1] >= _MIN_GRADES
+        chance, num_grades = self.found.first_chance()
+        if num_grades >= _HOPELESS_GRADES and chance == 0.0:
+            return True
         settled = self.num_steps - NUM_SETTLING_STEPS
-        return settled >= _MAX_STEPS or (settled >= _NUM_GRADED_STEPS and enough)
+        enough = settled >= _NUM_GRADED_STEPS and num_grades >= _MIN_GRADES
+        return settled >= _MAX_STEPS or enough
 
-    @property
-    def num_steps_planned(self) -> int:
-        """Steps it takes where nothing goes wrong."""
-        return _NUM_PLAIN_STEPS if self.arm.is_plain else NUM_SETTLING_STEPS + _NUM_GRADED_STEPS
+    def num_steps_planned(self, known: Survival, num_rows: int) -> int:
+        """Return the steps it takes where it finds what is known already.
+
+        Args:
+            known: Of its drafter.
+            num_rows: Requests that decode.
+        """
+        if self.arm.is_plain:
+            return _NUM_PLAIN_STEPS
+        is_hopeless = known.first_chance()[0] < _HOPELESS_BELOW
+        num_grades = _HOPELESS_GRADES if is_hopeless else _MIN_GRADES
+        num_graded_steps = ceil(num_grades / max(1, min(num_rows, self.num_drafting)))
+        if not is_hopeless:
+            num_graded_steps = max(_NUM_GRADED_STEPS, num_graded_steps)
+        return NUM_SETTLING_STEPS + num_graded_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,10 @@ class ProbeClock:
         """
         gap_s = min(gap_max_s, 2.0 * self.gap_s) * (0.9 + 0.2 * draw)
         return ProbeClock(now_s, gap_s, num_rows)
+
+    def at_once(self, now_s: float) -> "ProbeClock":
+        """Return it after a trial that promised much and proved too little: the next is due."""
+        return ProbeClock(now_s - self.gap_s, self.gap_s, self.num_rows)
 
     def at_load(self, num_rows: int, gap_min_s: float) -> "ProbeClock":
         """Return it with the short gap again where the load fell to a quarter since."""

@@ -2,16 +2,17 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import log
 from typing import Protocol
 
-from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.arms import PLAIN, PLAIN_ARM
 from policy.decision import Plan, Residency
 from policy.readings import MemoryReading
 from policy.signals import DrafterCondition, Signals, StepSample
+from policy.ticks import Finished, Tick
 from policy.truth import Arrival, Truth
 
 _STEPS_PER_DECISION = 4
@@ -25,42 +26,31 @@ class Controller(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """The steps between two decisions.
+@dataclass(slots=True)
+class _Sum:
+    """What some steps came to, seconds without noise.
 
     Attributes:
-        at_s: When they began, seconds.
-        seconds: How long they took.
-        num_rows: Requests that decoded in the first of them.
-        arm: What ran.
-        is_probe: It was a trial, as far as its controller says.
-        worths: What every arm was truly worth.
-        plain_s: Time in which plain decoding would have done the same work.
+        own_s: Their time.
+        plain_s: That of plain decoding for what they emitted and prefilled.
+        decode_s: Their time without prefill.
     """
 
-    at_s: float
-    seconds: float
-    num_rows: int
-    arm: Arm
-    is_probe: bool
-    worths: Mapping[Arm, float]
+    own_s: float = 0.0
+    plain_s: float = 0.0
+    decode_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Worth:
+    """A step: the time in which plain decoding would do as much, and its own, seconds."""
+
     plain_s: float
+    own_s: float
 
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """One request that is done.
-
-    Attributes:
-        queue_s: From its arrival to its first token, seconds.
-        decode_s: From its first token to its last, seconds.
-        num_tokens: Tokens it emitted.
-    """
-
-    queue_s: float
-    decode_s: float
-    num_tokens: int
+    def over(self, num_steps: int, extra_s: float) -> float:
+        """Return what some of them are worth that take some time more."""
+        return num_steps * self.plain_s / (num_steps * self.own_s + extra_s)
 
 
 @dataclass(slots=True)
@@ -152,20 +142,28 @@ class Simulation:
         decoding = self._decoding()
         contents = Counter(row.arrival.content for row in decoding)
         worths = self._truth.worths(contents, self._now_s) if contents else {PLAIN_ARM: 1.0}
-        start_s, plain_s, steps = self._now_s, 0.0, []
-        caught_up_s = self._catch_up_s(plan, len(decoding))
+        start_s, total, steps = self._now_s, _Sum(), []
+        caught_up_s = catch_up_s = self._catch_up_s(plan, len(decoding))
+        worth = self._worth(decoding, plan) if decoding else _Worth(1.0, 1.0)
         for _ in range(_STEPS_PER_DECISION):
-            sample, worth_s = self._step(plan, caught_up_s)
+            steps.append(self._step(plan, caught_up_s, total))
             caught_up_s = 0.0
-            steps.append(sample)
-            plain_s += worth_s
             if not self._admitted():
                 break
-        is_probe = getattr(self._controller, "is_probing", False)
-        seconds = self._now_s - start_s
         if decoding:
             self.ticks.append(
-                Tick(start_s, seconds, len(decoding), plan.arm, is_probe, worths, plain_s)
+                Tick(
+                    at_s=start_s,
+                    seconds=self._now_s - start_s,
+                    own_s=total.own_s,
+                    decode_s=total.decode_s,
+                    num_rows=len(decoding),
+                    arm=plan.arm,
+                    is_probe=getattr(self._controller, "is_probing", False),
+                    worth=worth.over(len(steps), catch_up_s),
+                    worths=worths,
+                    plain_s=total.plain_s,
+                )
             )
         return tuple(steps)
 
@@ -184,8 +182,8 @@ class Simulation:
             self._tried, rows = drafter, min(rows, plan.num_drafting)
         return rows * self._truth.catch_up_s if is_cold else 0.0
 
-    def _step(self, plan: Plan, extra_s: float) -> tuple[StepSample, float]:
-        """Run one step; return it and the time plain decoding would have needed for its work."""
+    def _step(self, plan: Plan, extra_s: float, total: _Sum) -> StepSample:
+        """Run one step, and enter it into a sum."""
         truth, arm = self._truth, plan.arm
         prefilled = self._prefilled()
         decoding = self._decoding()
@@ -197,17 +195,29 @@ class Simulation:
         noise = max(0.5, self._draw.gauss(1.0, truth.noise))
         if self._draw.random() < truth.spike_share:
             noise *= 5.0
-        step_s = (spent_s + other_s + extra_s) * noise
-        self._now_s += step_s
+        own_s = spent_s + other_s + extra_s
+        self._now_s += own_s * noise
         graded, accepted, emitted = self._emitted(decoding, plan)
-        plain_s = other_s + (truth.costs.seconds(PLAIN_ARM, rows, 0, 0) if rows else 0.0)
-        if rows:
-            plain_s += (emitted / rows - 1.0) * truth.costs.seconds(PLAIN_ARM, rows, 0, 0)
+        plain_s = truth.costs.seconds(PLAIN_ARM, rows, 0, 0) / rows if rows else 0.0
+        total.own_s += own_s
+        total.plain_s += other_s + emitted * plain_s
+        total.decode_s += spent_s + extra_s
         other = prefilled + int(extra_s > 0.0)
-        sample = StepSample(
-            arm, rows, num_draft_tokens, 0, other, emitted, 0, step_s, graded, accepted
+        return StepSample(
+            arm, rows, num_draft_tokens, 0, other, emitted, 0, own_s * noise, graded, accepted
         )
-        return sample, plain_s
+
+    def _worth(self, decoding: list[_Row], plan: Plan) -> _Worth:
+        """Return what a step of a plan may be expected to bring; the first few requests draft."""
+        truth, arm, rows = self._truth, plan.arm, len(decoding)
+        drafting = rows if plan.num_drafting is None else min(rows, plan.num_drafting)
+        contents = (row.arrival.content for row in decoding[:drafting])
+        tokens = sum(truth.tokens(content, arm, self._now_s) for content in contents)
+        plain_s = truth.costs.seconds(PLAIN_ARM, rows, 0, 0)
+        return _Worth(
+            plain_s * (tokens + rows - drafting) / rows,
+            truth.costs.seconds(arm, rows, drafting * arm.draft_length / rows, 0),
+        )
 
     def _prefilled(self) -> int:
         """Compute a part of the prompts; return its tokens."""

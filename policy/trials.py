@@ -1,12 +1,13 @@
 """When to try what is idle, for how long, and what a trial costs."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from policy.arms import PLAIN, PLAIN_ARM, Arm
 from policy.goodput import drafting_worth
 from policy.guards import hard_caps
-from policy.law import is_spike
-from policy.probe import NUM_CANARIES, Probe, probe_arm
+from policy.law import is_spike, lacks_evidence
+from policy.probe import Probe, probe_arm
 from policy.signals import Signals
 from policy.state import State
 from policy.terms import Terms
@@ -21,7 +22,11 @@ def goes_on(probe: Probe, state: State, signals: Signals, terms: Terms) -> bool:
 
 
 def next_trial(view: View, state: State, signals: Signals, terms: Terms) -> Probe | None:
-    """Return the trial to start now; None where nothing is due, possible or affordable."""
+    """Return the trial to start now; None where nothing is due, possible or affordable.
+
+    The one that was unseen for longest comes first, and what it costs is saved for: a cheap one
+    that went before it each time, as plain decoding's does, would keep it out for minutes.
+    """
     if signals.num_decoding == 0 or state.is_dwelling(terms.limits, signals.now_s):
         return None
     due = [
@@ -33,9 +38,11 @@ def next_trial(view: View, state: State, signals: Signals, terms: Terms) -> Prob
         arm = _trial_arm(name, signals, state, terms)
         if arm is None:
             continue
-        probe = Probe(arm, view.held)
-        if state.ledger.can_pay(loss_s(probe, probe.num_steps_planned, view, signals)):
-            return probe
+        price_s, probe = min(
+            ((_price_s(probe, view, state, signals), probe) for probe in _ways_to_try(arm, view)),
+            key=lambda way: way[0],
+        )
+        return probe if state.ledger.can_pay(price_s) else None
     return None
 
 
@@ -54,8 +61,10 @@ def settled(
     """
     limits, name = terms.limits, probe.arm.drafter
     clock = replace(state.clocks[name], seen_s=signals.now_s)
-    if arm.drafter == name or _is_promising(name, view):
+    if arm.drafter == name:
         clock = replace(clock, gap_s=limits.probe_gap_s)
+    elif _is_promising(name, view, signals):
+        clock = replace(clock, gap_s=limits.probe_gap_s).at_once(signals.now_s)
     elif probe.is_over:
         clock = clock.after_probe(
             limits.probe_gap_max_s, signals.now_s, signals.num_decoding, signals.draw
@@ -78,18 +87,39 @@ def loss_s(probe: Probe, num_steps: int, view: View, signals: Signals) -> float:
     if arm.is_plain:
         tried = view.worths[arm]
         return num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
-    plainly = (0,) * max(0, view.load.num_rows - NUM_CANARIES)
+    plainly = (0,) * max(0, view.load.num_rows - probe.num_drafting)
     tried = drafting_worth(arm, view.outlooks[arm.drafter], plainly, view.prices, view.load)
     lost = num_steps * tried.seconds * max(0.0, 1.0 - tried.value / home.value)
     # Only those that draft in it are caught up with.
-    share = min(1.0, NUM_CANARIES / view.load.num_rows)
+    share = min(1.0, probe.num_drafting / view.load.num_rows)
     return lost + share * signals.condition_of(arm.drafter).catch_up_s
 
 
-def _is_promising(name: str, view: View) -> bool:
+def _price_s(probe: Probe, view: View, state: State, signals: Signals) -> float:
+    known = state.survival_of(probe.arm.drafter)
+    return loss_s(probe, probe.num_steps_planned(known, signals.num_decoding), view, signals)
+
+
+def _ways_to_try(arm: Arm, view: View) -> Iterator[Probe]:
+    """Yield trials with a few requests, with one, and with all where a drafter was tried before.
+
+    With one fewest contexts are caught up, and it takes longest to see enough. A pass that drafts
+    for a few costs nearly what one for all does, and only a few gain: what is likely worth as much
+    as what runs is tried for less with all of them.
+    """
+    yield Probe(arm, view.held)
+    if arm.is_plain:
+        return
+    yield Probe(arm, view.held, 1)
+    peak = view.peak(arm.drafter)
+    if peak is not None and view.outlooks[arm.drafter].is_tried:
+        yield Probe(peak.arm, view.held, view.load.num_rows)
+
+
+def _is_promising(name: str, view: View, signals: Signals) -> bool:
     """Return whether a drafter would win by the mean, and lacks only the evidence for it."""
-    peak, current = view.peak(name), view.peak(view.held.drafter)
-    return peak is not None and current is not None and peak.value > current.value
+    peak = view.peak(name)
+    return peak is not None and lacks_evidence(peak, view, signals.reading.is_throttled)
 
 
 def _trial_arm(name: str, signals: Signals, state: State, terms: Terms) -> Arm | None:

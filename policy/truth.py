@@ -62,6 +62,13 @@ class Truth:
         start_s, end_s = self.broken.get(drafter, (0.0, 0.0))
         return 0.0 if start_s <= now_s < end_s else self.chances[content][drafter]
 
+    def tokens(self, content: str, arm: Arm, now_s: float) -> float:
+        """Return the tokens that a request is expected to emit in a step."""
+        if arm.is_plain:
+            return 1.0
+        chance = self.chance(content, arm.drafter, now_s)
+        return sum(chance**place for place in range(arm.draft_length + 1))
+
     def worths(self, contents: Counter[str], now_s: float) -> dict[Arm, float]:
         """Return what every arm is truly worth; plain decoding is 1."""
         rows = contents.total()

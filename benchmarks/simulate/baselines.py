@@ -21,10 +21,10 @@ _BUDGETS = (24, 48, 96, 128, 192, 256, 384)
 
 
 class Law:
-    """Ours."""
+    """Ours, with what it sees of the world."""
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+    def __init__(self, terms: Terms, sight: Callable[[Signals], Signals] | None = None) -> None:
+        self._terms, self._sight = terms, sight
         self._last = first_decision(terms, 0.0)
 
     @property
@@ -34,7 +34,8 @@ class Law:
 
     def plan(self, signals: Signals) -> Plan:
         """Return the law's plan."""
-        self._last = decide(self._last, signals, self._terms)
+        seen = signals if self._sight is None else self._sight(signals)
+        self._last = decide(self._last, seen, self._terms)
         return self._last.plan
 
 

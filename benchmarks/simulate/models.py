@@ -16,12 +16,16 @@ class Model:
     Attributes:
         truth: Its drafters, step times and chances.
         context: Most tokens of a request; longer ones are clipped.
+        horizon_s: How long it is simulated; a slow machine needs longer for as many requests.
         costs_note: What its step times leave out.
+        is_published: Its step times come from published throughputs.
     """
 
     truth: Truth
     context: int
+    horizon_s: float
     costs_note: str
+    is_published: bool = False
 
     @property
     def contents(self) -> tuple[str, ...]:
@@ -34,7 +38,9 @@ def h200(costs: CostTable | None = None) -> Model:
     return Model(
         Truth(LADDER, costs or PUBLISHED.table(), H200_CHANCES),
         context=4096,
+        horizon_s=600.0,
         costs_note="Costs do not grow with context here.",
+        is_published=True,
     )
 
 
@@ -66,4 +72,4 @@ def here(ladder: Ladder, costs: CostTable) -> Model:
         catch_up_s=behind * costs.prefill_s,
     )
     note = f"A context that was left alone costs {behind} tokens of prefill a request."
-    return Model(truth, context=2048, costs_note=note)
+    return Model(truth, context=2048, horizon_s=1800.0, costs_note=note)

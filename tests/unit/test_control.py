@@ -171,7 +171,7 @@ def test_a_plan_of_the_policy_becomes_one_of_the_engine():
     assert draft_plan(kept) == DraftPlan(warm=frozenset({"dflash2"}))
 
 
-def test_in_a_trial_only_a_few_draft_whoever_comes_meanwhile():
+def test_in_a_trial_only_a_few_draft_whoever_comes_meanwhile(monkeypatch: pytest.MonkeyPatch):
     clock = Clock()
     planner = made(clock, surroundings=Surroundings(Limits(probe_gap_s=0.1)))
     drive_steps(planner, clock, 600, rows=6)
@@ -179,6 +179,7 @@ def test_in_a_trial_only_a_few_draft_whoever_comes_meanwhile():
         planner.decision, plan=Plan(PolicyArm("mtp", 2), num_drafting=4, num_graded=4)
     )
     planner._draft_plan = draft_plan(planner.decision.plan)
+    monkeypatch.setattr(planner._observation, "see", lambda *_, **__: False)
     plan = planner.plan(signals(decoding(9), planner._observation._last))
     lengths = [plan.arm_for(f"r{index}").draft_length for index in range(9)]
     assert lengths == [2, 2, 2, 2, 0, 0, 0, 0, 0]

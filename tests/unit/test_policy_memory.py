@@ -75,10 +75,22 @@ def test_red_releases_pages_then_weights_and_amber_gives_back_drafting_only():
     most = after([red] * 64)
     assert most.release is Release.WEIGHTS
     calm = [Pressure(reading=reading(0.5))]
-    # Memory comes back a minute of calm at a time, drafting five seconds at a time.
+    # A minute of calm brings the weights back, and the rest follows, five seconds at a time.
     assert after(calm * 59, most).release is Release.WEIGHTS
     assert after(calm * 62, most).release is Release.CONTEXT_PAGES
-    assert after(calm * 145, most).release is Release.NOTHING
+    assert after(calm * 67, most).release is Release.DRAFTING
+    assert after(calm * 79, most).release is Release.NARROWER_DRAFTS
+    assert after(calm * 82, most).release is Release.NOTHING
+
+
+def test_calm_that_ends_while_things_come_back_has_to_last_a_minute_again():
+    red, calm = [Pressure(reading=reading(0.001))], [Pressure(reading=reading(0.5))]
+    half = after(calm * 62, after(red * 64))
+    assert half.release is Release.CONTEXT_PAGES
+    # A co-tenant comes and goes: what has not come back yet begins to wait anew.
+    disturbed = after(red * 2, half)
+    assert after(calm * 55, disturbed).release is Release.CONTEXT_PAGES
+    assert after(calm * 65, disturbed).release is Release.DRAFTING
 
 
 WEIGHTS_BYTES, CONTEXT_BYTES = 4 * GIB, 8 * GIB

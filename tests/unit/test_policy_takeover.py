@@ -91,7 +91,9 @@ def test_the_time_of_a_step_with_two_drafters_teaches_nothing():
 
     def after(**changes) -> Decision:
         last = here.signals[-1]
-        steps = tuple(replace(step, **changes) for step in last.steps)
+        # All drafted in each: the time of a step in which only some do is not of any arm.
+        whole = [replace(step, num_draft_tokens=4 * step.arm.draft_length) for step in last.steps]
+        steps = tuple(replace(step, **changes) for step in whole)
         before = replace(here.decision, state=replace(here.decision.state, num_settled=9))
         here.decision = before
         return here.decide(replace(spiked(last, 0, 1.3), steps=steps, now_s=here.now_s + 0.1))
