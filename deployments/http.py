@@ -21,7 +21,7 @@ from deployments.openapi import add_openapi_route
 from deployments.operators.admin_routes import add_admin_routes
 from deployments.operators.policy_routes import add_policy_routes
 from deployments.operators.ready_body import ready_details
-from deployments.operators.status_routes import add_status_routes
+from deployments.operators.status_routes import add_status_routes, status_page
 from deployments.telemetry.front import TelemetryFront
 from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
@@ -58,7 +58,7 @@ def create_app(
     add_admin_routes(app, gateway.watch)
     add_status_routes(app)
     add_openapi_route(app)
-    guard.stand_before(app)
+    guard.stand_before(app, {"/status": status_page(401)})
     # Outside of all: what is refused leaves a record, too.
     app.add_middleware(TelemetryFront, on_record=())
     app.add_exception_handler(RefusedError, _on_refused)

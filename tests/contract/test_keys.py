@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import openai
 import pytest
 from fastapi import FastAPI, Response
+from starlette.routing import Route
 
 from deployments.gateway import Gateway
 from deployments.guard import keys_file
@@ -202,6 +204,26 @@ def test_under_a_route_prefix_the_same_paths_are_open_and_no_others(keyed: Keyed
         return found
 
     assert asyncio.run(test()) == [200, 401, 401, 401]
+
+
+def test_every_route_there_is_asks_for_a_key_but_the_probes(keyed: KeyedServer, http: httpx.Client):
+    routes = app_of(keyed, keyed.server.replica).routes
+    paths = {re.sub(r"\{[^}]*\}", "1", route.path) for route in routes if isinstance(route, Route)}
+    assert {"/v1/models", "/policy", "/admin/drain", "/status", "/openapi.json"} <= paths
+    answers = {path: http.get(path).status_code for path in paths}
+    assert {path for path, status in answers.items() if status != 401} == PROBES
+
+
+def test_the_status_page_asks_people_for_a_key_and_programs_are_refused(
+    keyed: KeyedServer, http: httpx.Client
+):
+    html = {"accept": "text/html"}
+    asked = http.get("/status", headers=html)
+    assert asked.status_code == 401
+    assert asked.headers["content-type"].startswith("text/html")
+    assert asked.text.startswith("<!doctype html>")
+    assert http.get("/status").json()["error"]["code"] == "invalid_api_key"
+    assert http.get("/status", headers=html | keyed.bearer("status")).status_code == 200
 
 
 def test_a_browser_without_a_key_is_shown_the_page_that_asks_for_one(keyed: KeyedServer):
