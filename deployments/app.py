@@ -57,10 +57,12 @@ def assemble(
         options: Of the two deployments; the configuration file's own go over them.
     """
     # An ingress checks in with every engine each second; that is no line of a log.
-    quiet = LoggingConfig(enable_access_log=False)
+    quiet = LoggingConfig(encoding="JSON", enable_access_log=False)
+    told = LoggingConfig(encoding="JSON")
     options = options or DeploymentOptions()
     of_engine = {"name": ENGINE_NAME, "logging_config": quiet, **options.engine}
     engine = serve.deployment(**of_engine)(EngineReplica)
-    engines = engine.bind(args.engine, opener, report)
-    ingress = serve.deployment(**{"name": INGRESS_NAME, **options.ingress})(Ingress)
-    return ingress.bind(engines, args.served_name, args.guarding)
+    engines = engine.bind(args.engine, opener, report, args.served_name)
+    of_ingress = {"name": INGRESS_NAME, "logging_config": told, **options.ingress}
+    ingress = serve.deployment(**of_ingress)(Ingress)
+    return ingress.bind(engines, args.served_name, args.guarding, args.response_metrics)

@@ -39,11 +39,15 @@ class EngineClient(Protocol):
         """Requests that wait or run."""
         ...
 
-    def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    def generate(self, request: GenerateRequest, carrier: str = "") -> AsyncGenerator[Step, None]:
         """Yield an empty step once the engine took the request, then its steps.
 
         Where another replica has to continue it, an empty step says so again. Whatever goes wrong
         is the error of a last step. Closing the generator ends the request.
+
+        Args:
+            request: The request.
+            carrier: Names the span that it belongs to; nothing where nobody traces it.
         """
         ...
 
@@ -80,7 +84,9 @@ class HandleClient:
         """Requests that wait or run, wherever they are."""
         return len(self._live)
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def generate(
+        self, request: GenerateRequest, carrier: str = ""
+    ) -> AsyncGenerator[Step, None]:
         """Yield the request's steps; where its replica dies, continue on another.
 
         Noise is keyed by seed and absolute position, and the exact engine's logits do not
@@ -91,7 +97,7 @@ class HandleClient:
         for attempt in range(_MAX_RESUMES + 1):
             remaining = _remaining(request, emitted, attempt)
             try:
-                async with aclosing(self._placed(remaining)) as steps:
+                async with aclosing(self._placed(remaining, carrier)) as steps:
                     async for step in steps:
                         emitted.extend(step.token_ids)
                         yield step
@@ -108,7 +114,7 @@ class HandleClient:
                 return
         yield Step(error=errors.engine_failure("every replica that took this request died"))
 
-    async def _placed(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _placed(self, request: GenerateRequest, carrier: str) -> AsyncGenerator[Step, None]:
         """Yield the steps of one replica, asking again for a while where Serve's queue looks full.
 
         The ingress has counted this request in already. Serve counts what it is just handing to
@@ -119,7 +125,7 @@ class HandleClient:
         try:
             while True:
                 try:
-                    async with aclosing(self._attempt(request)) as steps:
+                    async with aclosing(self._attempt(request, carrier)) as steps:
                         async for step in steps:
                             yield step
                     return
@@ -130,10 +136,11 @@ class HandleClient:
         finally:
             self._live.discard(request.request_id)
 
-    async def _attempt(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def _attempt(self, request: GenerateRequest, carrier: str) -> AsyncGenerator[Step, None]:
         """Yield the steps of one replica; leaving early ends the request there."""
         is_over = False
-        response = cast("DeploymentResponseGenerator[Step]", self._streams.generate.remote(request))
+        begun = self._streams.generate.remote(request, carrier)
+        response = cast("DeploymentResponseGenerator[Step]", begun)
         try:
             async for step in response:
                 is_over = step.is_last

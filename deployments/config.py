@@ -26,10 +26,12 @@ class ServeArgs:
         model_name: The name clients ask for; None takes the last part of `engine.model`.
         keys_file: Absolute path of the file of API keys; None lets everybody in.
         requests: Bounds of any one request.
+        response_metrics: Whether answers say how they were decoded where clients do not ask.
     """
 
     engine: EngineConfig = field(default_factory=EngineConfig)
     model_name: str | None = None
+    response_metrics: bool = False
     keys_file: str | None = None
     requests: RequestBounds = field(default_factory=RequestBounds)
 

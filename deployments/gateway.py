@@ -39,8 +39,24 @@ _LONG_TEXT_CHARACTERS = 8192
 class Gateway:
     """Serves one model of the engines behind a client."""
 
-    def __init__(self, client: EngineClient, watch: EngineWatch, model_name: str) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        watch: EngineWatch,
+        model_name: str,
+        *,
+        response_metrics: bool = False,
+    ) -> None:
+        """Prepare to serve.
+
+        Args:
+            client: The engines.
+            watch: What is known of them.
+            model_name: The name that clients ask for.
+            response_metrics: Whether answers have metrics where their clients do not say.
+        """
         self._client = client
+        self._response_metrics = response_metrics
         self.watch = watch
         self.model_name = model_name
         self._places = Places(lambda: watch.bounds)
@@ -181,7 +197,10 @@ class Gateway:
         journal.begin(requests, n, body.model, stream=stream)
         admit_prompts(requests)
         choices = tuple(
-            Choice(metered(self._client.generate(request)), self._answer(body, request))
+            Choice(
+                metered(self._client.generate(request, journal.carrier)),
+                self._answer(body, request),
+            )
             for request in requests
         )
         lengths = [len(request.prompt_token_ids) for request in requests]
@@ -195,8 +214,19 @@ class Gateway:
             headers,
             journal,
             counts_in_each=options is not None and bool(options.continuous_usage_stats),
+            has_metrics=self._has_metrics(body),
         )
         return await respond(reply, stream=stream)
+
+    def _has_metrics(self, body: GenerationBody) -> bool:
+        """Whether an answer has metrics: as its client says, or else as the server is set up.
+
+        A stream has them beside its counts. Where a client asked for neither, a frame without a
+        choice would surprise it.
+        """
+        if body.metrics is not None:
+            return body.metrics
+        return self._response_metrics and (not body.stream or _wants_usage(body))
 
     def _answer(self, body: GenerationBody, request: GenerateRequest) -> Answer:
         stops, num_prompt = tuple(body.stop or ()), len(request.prompt_token_ids)

@@ -23,6 +23,9 @@ from deployments.operators.policy_routes import add_policy_routes
 from deployments.operators.ready_body import ready_details
 from deployments.operators.status_routes import add_status_routes, status_page
 from deployments.telemetry.front import TelemetryFront
+from deployments.telemetry.ingress import IngressTelemetry
+from deployments.telemetry.process import ingress_telemetry
+from deployments.telemetry.routes import add_metrics_route
 from deployments.tokenize_routes import add_tokenize_routes
 from deployments.version import version_body
 from deployments.watch import EngineWatch
@@ -33,10 +36,15 @@ _CLIENT_CLOSED_REQUEST = 499
 logger = logging.getLogger(__name__)
 
 
+# Its spans and metrics are ours: the framework's own would be a second set under other names.
+_NO_SECOND_TELEMETRY = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+
+
 def create_app(
     gateway: Gateway,
     background: AbstractAsyncContextManager[None] | None = None,
     guard: Guard | None = None,
+    telemetry: IngressTelemetry | None = None,
 ) -> FastAPI:
     """Return the app.
 
@@ -44,11 +52,18 @@ def create_app(
         gateway: What answers.
         background: Entered when the app's event loop starts, left when it stops.
         guard: What every request has to pass first; by default it asks nobody for a key.
+        telemetry: Told of each request.
     """
     guard = guard or Guard()
+    telemetry = telemetry or ingress_telemetry(gateway.model_name, "")
     lifespan = None if background is None else (lambda _app: background)
     # No schema of FastAPI's: bodies are read and checked by our own models, not by parameters.
-    app = FastAPI(title="dflash-serve", openapi_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="dflash-serve",
+        openapi_url=None,
+        lifespan=lifespan,
+        telemetry=_NO_SECOND_TELEMETRY,  # pyright: ignore[reportArgumentType]
+    )
     app.add_api_route("/v1/chat/completions", gateway.chat, methods=["POST"])
     app.add_api_route("/v1/completions", gateway.completions, methods=["POST"])
     add_tokenize_routes(app, gateway)
@@ -57,10 +72,11 @@ def create_app(
     add_policy_routes(app, gateway.watch, gateway.model_name)
     add_admin_routes(app, gateway.watch)
     add_status_routes(app)
+    add_metrics_route(app, gateway.model_name, telemetry, gateway.watch)
     add_openapi_route(app)
     guard.stand_before(app, {"/status": status_page(401)})
     # Outside of all: what is refused leaves a record, too.
-    app.add_middleware(TelemetryFront, on_record=())
+    app.add_middleware(TelemetryFront, telemetry=telemetry)
     app.add_exception_handler(RefusedError, _on_refused)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_client_left)

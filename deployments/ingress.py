@@ -15,6 +15,8 @@ from deployments.guard.guard import Guard
 from deployments.guard.settings import GuardSettings
 from deployments.http import create_app
 from deployments.logs import join_serve_log
+from deployments.room import name_of_this_replica
+from deployments.telemetry.process import ingress_telemetry
 from deployments.watch import EngineWatch
 from deployments.wire import LoadReport
 
@@ -27,17 +29,23 @@ class Ingress:
     """Answers HTTP for the engines behind a handle."""
 
     def __init__(
-        self, engines: DeploymentHandle, model_name: str, guarding: GuardSettings | None = None
+        self,
+        engines: DeploymentHandle,
+        model_name: str,
+        guarding: GuardSettings | None = None,
+        response_metrics: bool = False,
     ) -> None:
         join_serve_log()
         self._guard = Guard(guarding, is_in_serve=True)
         client = HandleClient(engines)
         self._watch = EngineWatch(client)
-        self._gateway = Gateway(client, self._watch, model_name)
+        self._gateway = Gateway(client, self._watch, model_name, response_metrics=response_metrics)
+        self._telemetry = ingress_telemetry(model_name, name_of_this_replica())
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Return the app; Serve asks for it after the constructor."""
-        return create_app(self._gateway, running(self._watch.run(), self._guard.run()), self._guard)
+        background = running(self._watch.run(), self._guard.run(), self._telemetry.run())
+        return create_app(self._gateway, background, self._guard, self._telemetry)
 
     def note_load(self, report: LoadReport) -> None:
         """Take the progress of a replica that loads."""

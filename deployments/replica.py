@@ -19,6 +19,7 @@ from deployments.operators.report import Briefing
 from deployments.peers import Peers
 from deployments.room import name_of_this_replica, room_of_this_replica
 from deployments.streams import OpenStreams
+from deployments.telemetry.process import engine_telemetry
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
 from dflash.errors import (
@@ -91,6 +92,7 @@ class EngineReplica:
         config: EngineConfig,
         opener: EngineOpener,
         report: Callable[[LoadReport], Awaitable[None]],
+        model_name: str = "",
     ) -> None:
         """Load the engine.
 
@@ -98,6 +100,7 @@ class EngineReplica:
             config: What to load.
             opener: Loads it.
             report: Tells the ingresses how far loading is.
+            model_name: What clients call it.
         """
         join_serve_log()
         self._running: RunningEngine | None = None
@@ -107,6 +110,7 @@ class EngineReplica:
         self._name = name_of_this_replica()
         self._peers = Peers()
         self._office = ReplicaOffice(self._name, self._require_running)
+        self._telemetry = engine_telemetry(model_name, self._name, self.status)
         events = asyncio.get_running_loop()
 
         def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
@@ -125,13 +129,16 @@ class EngineReplica:
         finally:
             reporting.cancel()
         logger.info("engine ready")
+        self._telemetry.start()
         self._guard = asyncio.create_task(self._keep_watch())
 
-    async def generate(self, request: GenerateRequest) -> AsyncIterator[Step]:
+    async def generate(self, request: GenerateRequest, carrier: str = "") -> AsyncIterator[Step]:
         """Yield an empty step once the engine took the request, then one step a message.
 
         Refusals are steps too: exceptions would cross the handle with this process's traceback.
+        The carrier names the span that the request belongs to; nothing where nobody traces it.
         """
+        traced = self._telemetry.begin(request.request_id, carrier)
         inbox = self._streams.open(request.request_id, time.monotonic())
         times = RequestClock(time.monotonic())
         is_over = True
@@ -145,6 +152,7 @@ class EngineReplica:
                 step = await inbox.take()
                 is_over = step.is_last
                 times.note(len(step.token_ids), time.monotonic())
+                traced.note(step)
                 yield step
         except OverloadedError as error:
             yield Step(error=errors.queue_full(str(error), error.retry_after_s))
@@ -153,6 +161,7 @@ class EngineReplica:
         finally:
             self._streams.close(request.request_id)
             self._office.latency.enter(times, time.monotonic())
+            traced.end()
             if not is_over:
                 # The client left, or this replica is told to stop.
                 self._loop.abort(request.request_id)
@@ -186,6 +195,7 @@ class EngineReplica:
             policy=policy and policy.status(),
             replica=self._name,
             room=room_of_this_replica(),
+            steps=counts,
         )
 
     def check_in(
@@ -259,6 +269,7 @@ class EngineReplica:
         if running is not None:
             self._guard.cancel()
             running.loop.stop()
+            self._telemetry.stop()
             if running.policy is not None:
                 running.policy.stop()
             if running.memory is not None:

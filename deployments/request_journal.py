@@ -9,8 +9,8 @@ from starlette.types import Scope
 
 from deployments.openai.errors import ApiError
 from deployments.request_record import Asked, DraftCounts, PlanChange, RequestRecord
-from deployments.telemetry.histogram import TOKEN_BOUNDS_S, Histogram
 from deployments.wire import Step
+from dflash.durations import TOKEN_BOUNDS_S, Histogram
 from dflash.plan import NO_DRAFTER
 from dflash.request import Decoded, GenerateRequest
 from dflash.stats import WhyPlain
@@ -26,7 +26,9 @@ class RequestJournal:
 
     Attributes:
         asked: What it asks for, once that is known.
-        trace_id: Of its trace.
+        arrived_at_s: When it arrived, since the epoch, seconds.
+        trace_id: Of its trace; empty where it has none.
+        carrier: Names its span to other processes; empty where it has none.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class RequestJournal:
             wall_clock: Seconds since the epoch.
         """
         self.asked: Asked | None = None
+        self.arrived_at_s = wall_clock()
         self.trace_id = ""
+        self.carrier = ""
         self._clock = clock
         self._began_s = clock()
-        self._arrived_at_s = wall_clock()
         self._error_code: str | None = None
         self._finish_reasons: dict[int, str] = {}
         self._num_tokens: Counter[int] = Counter()
@@ -107,16 +110,17 @@ class RequestJournal:
         for decoded in step.decoded:
             self._drafts.add(decoded, choice, now_s)
 
-    def finish(self, reason: str, num_tokens: int, choice: int = 0) -> None:
+    def finish(self, reason: str, num_tokens: int | None = None, choice: int = 0) -> None:
         """Enter that a choice ended well.
 
         Args:
             reason: Why it ended, as its client reads it.
-            num_tokens: Tokens of its answer; its messages may hold more, after a stop string.
+            num_tokens: Tokens of its answer, where its messages hold more, after a stop string.
             choice: Which one.
         """
         self._finish_reasons[choice] = reason
-        self._num_tokens[choice] = num_tokens
+        if num_tokens is not None:
+            self._num_tokens[choice] = num_tokens
 
     def fail(self, error: ApiError) -> None:
         """Enter that the request ended with an error."""
@@ -132,7 +136,7 @@ class RequestJournal:
         return RequestRecord(
             route=route,
             status=status,
-            arrived_at_s=self._arrived_at_s,
+            arrived_at_s=self.arrived_at_s,
             duration_s=self._clock() - self._began_s,
             asked=self.asked,
             error_code=self._error_code,

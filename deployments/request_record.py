@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from deployments.telemetry.histogram import BucketCounts
+from dflash.durations import BucketCounts
 from dflash.request import SamplingParams
 
 

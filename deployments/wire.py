@@ -10,6 +10,7 @@ from deployments.room import Room
 from dflash.config import EngineLimits
 from dflash.request import Decoded, TokenLogprobs
 from dflash.speculation_report import SpeculationReport
+from dflash.stats import LoopSnapshot
 
 
 class Step(NamedTuple):
@@ -112,6 +113,7 @@ class EngineStatus:
         policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.
         report: What operators see of it; None where nobody checked in.
+        steps: What its steps came to since its start; None where nobody asked.
     """
 
     is_healthy: bool
@@ -130,3 +132,4 @@ class EngineStatus:
     policy: PolicyStatus | None = None
     room: Room | None = None
     report: ReplicaReport | None = None
+    steps: LoopSnapshot | None = None

@@ -6,10 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from dflash.stats import EngineCounts, StepStats
-
-NO_DRAFTER: Final = "plain"
-"""Stands where an arm names its drafter and has none."""
+from dflash.stats import NO_DRAFTER, EngineCounts, StepStats
 
 
 @dataclass(frozen=True, slots=True)

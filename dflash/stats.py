@@ -4,6 +4,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from itertools import zip_longest
+from typing import Final
+
+from dflash.durations import TOKEN_BOUNDS_S, BucketCounts
+
+# Stand where a drafter is named: there is none, or nothing decoded.
+NO_DRAFTER: Final = "plain"
+ONLY_PREFILL: Final = "prefill"
 
 
 class WhyPlain(StrEnum):
@@ -135,6 +142,15 @@ class StepStats:
     step_time_s: float = 0.0
 
     @property
+    def mode(self) -> str:
+        """Who drafted for most of those that decoded; ``plain``, or ``prefill`` if none did."""
+        if not self.num_decoding:
+            return ONLY_PREFILL
+        num_drafting = {name: each.num_drafting for name, each in self.by_drafter.items()}
+        most = max(num_drafting, key=num_drafting.__getitem__, default=NO_DRAFTER)
+        return most if num_drafting.get(most) else NO_DRAFTER
+
+    @property
     def num_drafting(self) -> int:
         """Requests that had draft tokens verified; one has a single drafter in a step."""
         return sum(each.num_drafting for each in self.by_drafter.values())
@@ -203,6 +219,8 @@ class LoopSnapshot(EngineCounts):
         last_plan_fault: Why the last of them was; None where none was.
         num_faults_in_a_row: Steps that failed as a whole since the last that did not.
         last_fault: What the last such step raised; None where none ever did.
+        num_decoding: Requests that decoded in the newest step.
+        step_times: Wall times of all steps by their mode, bounds as `TOKEN_BOUNDS_S`.
     """
 
     num_steps: int = 0
@@ -221,6 +239,8 @@ class LoopSnapshot(EngineCounts):
     last_plan_fault: str | None = None
     num_faults_in_a_row: int = 0
     last_fault: str | None = None
+    num_decoding: int = 0
+    step_times: Mapping[str, BucketCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, counts: EngineCounts) -> "LoopSnapshot":
@@ -251,7 +271,14 @@ class LoopSnapshot(EngineCounts):
             last_plan_fault=stats.plan_fault or self.last_plan_fault,
             num_faults_in_a_row=0 if fault is None else self.num_faults_in_a_row + 1,
             last_fault=self.last_fault if fault is None else fault,
+            num_decoding=stats.num_decoding,
+            step_times=self._step_times_with(stats),
         )
+
+    def _step_times_with(self, stats: StepStats) -> Mapping[str, BucketCounts]:
+        so_far = self.step_times.get(stats.mode, BucketCounts())
+        counts = so_far.plus(stats.step_time_s, TOKEN_BOUNDS_S)
+        return {**self.step_times, stats.mode: counts}
 
 
 def _sums(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,10 +1,11 @@
 """`POST /v1/chat/completions`: its prompt, and how its answer is written."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployments.openai.generation import LogprobEntry, Piece, Usage
+from deployments.openai.metrics_block import with_metrics
 from deployments.openai.schemas import ChatBody
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
@@ -70,19 +71,25 @@ class ChatDialect:
         last = _choice(index, {}, logprobs, piece.finish_reason)
         return frames + self._chunk(last, usage, seed=self._seed)
 
-    def closing(self, usage: Usage) -> str:
-        """Return the counts where they were asked for, and the end."""
-        if not self._include_usage:
+    def closing(self, usage: Usage, metrics: Mapping[str, Any] | None = None) -> str:
+        """Return the counts and the metrics where they were asked for, and the end."""
+        if not self._include_usage and metrics is None:
             return DONE
         last: dict[str, Any] = {
             **self._chunk_head,
             "choices": [],
             "usage": usage.as_body(),
             "seed": self._seed,
+            **with_metrics(metrics),
         }
         return frame(last) + DONE
 
-    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
+    def whole(
+        self,
+        choices: Sequence[Sequence[Piece]],
+        usage: Usage,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
         return {
             **self._head,
@@ -90,6 +97,7 @@ class ChatDialect:
             "choices": [self._whole_choice(*each) for each in enumerate(choices)],
             "usage": usage.as_body(),
             "seed": self._seed,
+            **with_metrics(metrics),
         }
 
     def _whole_choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ PROBES: Mapping[str, Sequence[Fields]] = {
         {"speculation": {"max_draft_len": 2}},
         {"speculation": {"mode": "off"}},
     ],
+    "metrics": [{"metrics": True}],
 }
 
 _DRAFTERS = ("dflash2", "mtp")

@@ -1,6 +1,6 @@
 """`POST /v1/completions`: its prompt, and how its answer is written."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from deployments.openai import errors
@@ -8,6 +8,7 @@ from deployments.openai.chat import finite_logprob
 from deployments.openai.errors import RefusedError
 from deployments.openai.fields import whole_text
 from deployments.openai.generation import LogprobEntry, Piece, Usage
+from deployments.openai.metrics_block import with_metrics
 from deployments.openai.schemas import MAX_CHOICES_IN_ALL
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
@@ -121,25 +122,32 @@ class CompletionDialect:
         """Return a choice's last text with the finish reason."""
         return self._chunk(index, piece, usage, seed=self._seed)
 
-    def closing(self, usage: Usage) -> str:
-        """Return the counts where they were asked for, and the end."""
-        if not self._include_usage:
+    def closing(self, usage: Usage, metrics: Mapping[str, Any] | None = None) -> str:
+        """Return the counts and the metrics where they were asked for, and the end."""
+        if not self._include_usage and metrics is None:
             return DONE
         last: dict[str, Any] = {
             **self._head,
             "choices": [],
             "usage": usage.as_body(),
             "seed": self._seed,
+            **with_metrics(metrics),
         }
         return frame(last) + DONE
 
-    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
+    def whole(
+        self,
+        choices: Sequence[Sequence[Piece]],
+        usage: Usage,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Return the body of an answer that is not streamed."""
         return {
             **self._head,
             "choices": [self._whole_choice(*each) for each in enumerate(choices)],
             "usage": usage.as_body(),
             "seed": self._seed,
+            **with_metrics(metrics),
         }
 
     def _whole_choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:

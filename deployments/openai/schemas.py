@@ -133,6 +133,9 @@ together with `min_tokens` or `ignore_eos`."""
     """Accepted, and of no effect."""
     speculation: SpeculationField | None = None
     """How far drafts may go: `mode` `auto` or `off`, `max_draft_len`. Changes no id."""
+    metrics: bool | None = None
+    """The answer says under `metrics` how long it took and how it was decoded; a stream does so \
+in a frame after its last choice."""
 
 
 class ChatBody(GenerationBody):

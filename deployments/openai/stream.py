@@ -15,6 +15,7 @@ from deployments.openai import errors
 from deployments.openai.choices import Choice, ChoicePieces, total_usage
 from deployments.openai.errors import ApiError, RefusedError
 from deployments.openai.generation import Piece, Usage, new_request_id
+from deployments.openai.metrics_block import metrics_body
 from deployments.request_journal import RequestJournal
 
 PING_INTERVAL_S = 10.0
@@ -50,11 +51,16 @@ class Dialect(Protocol):
         """Return the frames of a choice's last piece."""
         ...
 
-    def closing(self, usage: Usage) -> str:
+    def closing(self, usage: Usage, metrics: Mapping[str, Any] | None = None) -> str:
         """Return what follows when all choices have ended, up to ``[DONE]``."""
         ...
 
-    def whole(self, choices: Sequence[Sequence[Piece]], usage: Usage) -> dict[str, Any]:
+    def whole(
+        self,
+        choices: Sequence[Sequence[Piece]],
+        usage: Usage,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         """Return the body of an answer that is not streamed, from each choice's pieces."""
         ...
 
@@ -71,6 +77,7 @@ class Reply:
         headers: Of the response, besides the usual ones.
         journal: Told of an error that ends a stream.
         counts_in_each: Whether each frame of a stream carries the counts so far.
+        has_metrics: Whether the answer says how long it took and how it was decoded.
     """
 
     choices: tuple[Choice, ...]
@@ -80,11 +87,17 @@ class Reply:
     headers: Mapping[str, str]
     journal: RequestJournal
     counts_in_each: bool = False
+    has_metrics: bool = False
 
     @property
     def usage(self) -> Usage:
         """The counts so far."""
         return total_usage(self.choices, self.n)
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """What the answer says of itself; None where nobody asked."""
+        return metrics_body(self.journal.record()) if self.has_metrics else None
 
 
 async def respond(reply: Reply, *, stream: bool) -> Response:
@@ -129,7 +142,7 @@ async def _collect(reply: Reply, pieces: ChoicePieces) -> dict[str, Any]:
     async with aclosing(pieces):
         async for index, piece in pieces:
             grown[index].append(piece)
-    return reply.dialect.whole(grown, reply.usage)
+    return reply.dialect.whole(grown, reply.usage, reply.metrics)
 
 
 async def _frames(reply: Reply, pieces: ChoicePieces) -> AsyncIterator[str]:
@@ -142,7 +155,7 @@ async def _frames(reply: Reply, pieces: ChoicePieces) -> AsyncIterator[str]:
                 counts = reply.usage if reply.counts_in_each else None
                 if piece.finish_reason is not None:
                     num_open -= 1
-                    closing = "" if num_open else dialect.closing(reply.usage)
+                    closing = "" if num_open else dialect.closing(reply.usage, reply.metrics)
                     yield dialect.ending(index, piece, counts) + closing
                 elif piece.text:
                     yield dialect.delta(index, piece, counts)

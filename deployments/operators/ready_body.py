@@ -19,7 +19,7 @@ def ready_details(watch: EngineWatch) -> dict[str, Any]:
 
 
 def _engine_body(status: EngineStatus) -> dict[str, Any]:
-    """Return a replica's status; what operators see beside it has a path of its own."""
-    body = asdict(replace(status, report=None))
-    del body["report"]
+    """Return a replica's status; what operators and metrics see beside it has other paths."""
+    body = asdict(replace(status, report=None, steps=None))
+    del body["report"], body["steps"]
     return body

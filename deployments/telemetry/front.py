@@ -1,14 +1,12 @@
 """Around the whole app: every request has a journal, and leaves a record."""
 
-from collections.abc import Callable, Sequence
-
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployments.openai import errors
 from deployments.request_journal import RequestJournal
-from deployments.request_record import RequestRecord
-
-OnRecord = Callable[[RequestRecord], None]
+from deployments.telemetry.ingress import IngressTelemetry
+from deployments.telemetry.tracing import CARRIER
 
 UNKNOWN_ROUTE = "unknown"
 """Stands for all paths that are no route: they are made up by clients, and endless."""
@@ -17,15 +15,15 @@ UNKNOWN_ROUTE = "unknown"
 class TelemetryFront:
     """ASGI middleware that sees each request from its first byte to its last."""
 
-    def __init__(self, app: ASGIApp, on_record: Sequence[OnRecord]) -> None:
+    def __init__(self, app: ASGIApp, telemetry: IngressTelemetry) -> None:
         """Wrap an app.
 
         Args:
             app: What answers.
-            on_record: Told of each request once it is over; must return at once.
+            telemetry: Told of each request.
         """
         self._app = app
-        self._on_record = on_record
+        self._telemetry = telemetry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or whatever else the server sends."""
@@ -34,6 +32,9 @@ class TelemetryFront:
             return
         journal = RequestJournal()
         journal.attach(scope)
+        carrier = Headers(scope=scope).get(CARRIER, "")
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        span = self._telemetry.begin(path, carrier, journal)
         status = 0
 
         async def noting_send(message: Message) -> None:
@@ -50,9 +51,7 @@ class TelemetryFront:
             journal.fail(errors.internal_error("unnamed"))
             raise
         finally:
-            record = journal.record(_route_of(scope), status)
-            for tell in self._on_record:
-                tell(record)
+            self._telemetry.end(journal.record(_route_of(scope), status), span)
 
 
 def _route_of(scope: Scope) -> str:

@@ -83,6 +83,7 @@ SHARED = {
     "ignore_eos": Row([True], [False], ["true", 1, []]),
     "n": Row([2], [1, 8], [0, -1, "1", True, 1.0], [9, 10**6, 10**30]),
     "stream": Row([True], [False], ["yes", 1, []]),
+    "metrics": Row([True], [False], ["yes", 1, []]),
     "stream_options": Row(
         [{"include_usage": True}],
         [{}, {"include_usage": False}, {"include_usage": None, "new_option": 1}],

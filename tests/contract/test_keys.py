@@ -23,6 +23,7 @@ from deployments.guard.settings import GuardSettings
 from deployments.http import create_app
 from deployments.replica import EngineReplica
 from deployments.telemetry.front import TelemetryFront
+from deployments.telemetry.process import ingress_telemetry
 from deployments.watch import EngineWatch
 from dflash.config import EngineConfig
 from tests.rigs.http_server import (
@@ -230,7 +231,7 @@ def test_a_browser_without_a_key_is_shown_the_page_that_asks_for_one(keyed: Keye
     page = Response("who are you?", 401, media_type="text/html")
     app = FastAPI()
     Guard(GuardSettings(str(keyed.file))).stand_before(app, {"/status": page})
-    app.add_middleware(TelemetryFront, on_record=())
+    app.add_middleware(TelemetryFront, telemetry=ingress_telemetry("fake", "front"))
 
     async def test() -> list[tuple[int, bool]]:
         transport = httpx.ASGITransport(app)

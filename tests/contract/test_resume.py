@@ -64,7 +64,7 @@ class FakeHandle:
         assert stream
         return self
 
-    def remote(self, request: GenerateRequest) -> FakeResponse:
+    def remote(self, request: GenerateRequest, _carrier: str) -> FakeResponse:
         self.asked.append(request)
         return self.responses[len(self.asked) - 1]
 

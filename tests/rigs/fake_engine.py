@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,9 +18,9 @@ from dflash.grammar.compiler import GrammarCompiler
 from dflash.grammar.matcher import Matcher
 from dflash.grammar.text import Grammar
 from dflash.loop import LoopHealth
-from dflash.request import FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
+from dflash.request import Decoded, FinishReason, GenerateRequest, TokenLogprobs, TokenOutput
 from dflash.speculation_report import DrafterReport, SpeculationReport
-from dflash.stats import LoopSnapshot
+from dflash.stats import LoopSnapshot, WhyPlain
 from dflash.target import TargetFacts
 from tests.rigs.byte_tokenizer import END, write_tokenizer
 
@@ -44,6 +45,7 @@ class _Live:
     request: GenerateRequest
     script: tuple[int, ...]
     num_sent: int = 0
+    started_at_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -188,7 +190,21 @@ class FakeLoop:
         if request.sampling.num_logprobs is not None:
             first = live.num_sent - len(taken)
             logprobs = tuple(self._logprobs(request, first + i, id_) for i, id_ in enumerate(taken))
-        return TokenOutput(request.request_id, taken, logprobs, reason, stop_id)
+        return TokenOutput(
+            request.request_id,
+            taken,
+            logprobs,
+            reason,
+            stop_id,
+            decoded=self._decoded(len(taken)) if live.num_sent > len(taken) else None,
+            started_at_s=live.started_at_s,
+        )
+
+    def _decoded(self, num_tokens: int) -> Decoded:
+        """Say that all but the last token of a message were drafts, and that one draft was not."""
+        if self.tokens_per_step == 1 or num_tokens == 1:
+            return Decoded("plain", why_plain=WhyPlain.PLAN.value)
+        return Decoded("scripted", num_drafted=num_tokens, num_accepted=num_tokens - 1)
 
     def _logprobs(self, request: GenerateRequest, index: int, token_id: int) -> TokenLogprobs:
         """Numbers that tell which token of the answer they belong to."""

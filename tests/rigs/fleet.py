@@ -127,10 +127,12 @@ class FleetClient:
     def _answering(self) -> list[Member]:
         return [member for member in self.members if member.name not in self.silent]
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def generate(
+        self, request: GenerateRequest, carrier: str = ""
+    ) -> AsyncGenerator[Step, None]:
         self.num_live += 1
         try:
-            async with aclosing(self._answering()[0].replica.generate(request)) as steps:
+            async with aclosing(self._answering()[0].replica.generate(request, carrier)) as steps:
                 async for step in steps:
                     yield step
         finally:

@@ -16,6 +16,7 @@ from deployments.ingress import running
 from deployments.operators.report import Briefing
 from deployments.replica import EngineReplica, OnOutputs, OnProgress, RunningEngine
 from deployments.streams import StepInbox
+from deployments.telemetry.process import ingress_telemetry
 from deployments.watch import EngineWatch
 from deployments.wire import EngineStatus, FilePart, LoadReport, ModelCard, Step
 from dflash.config import EngineConfig
@@ -32,10 +33,12 @@ class LocalClient:
         self.replica = replica
         self.num_live = 0
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def generate(
+        self, request: GenerateRequest, carrier: str = ""
+    ) -> AsyncGenerator[Step, None]:
         self.num_live += 1
         try:
-            async with aclosing(self.replica.generate(request)) as steps:
+            async with aclosing(self.replica.generate(request, carrier)) as steps:
                 async for step in steps:
                     yield step
         finally:
@@ -108,7 +111,12 @@ async def open_replica(config: EngineConfig) -> tuple[EngineReplica, FakeLoop]:
 
 
 @contextmanager
-def serving(config: EngineConfig | None = None, guard: Guard | None = None) -> Iterator[FakeServer]:
+def serving(
+    config: EngineConfig | None = None,
+    guard: Guard | None = None,
+    *,
+    response_metrics: bool = False,
+) -> Iterator[FakeServer]:
     """Serve a fake engine until the block ends."""
     guard = guard or Guard()
     parts: list[tuple[uvicorn.Server, EngineWatch, EngineReplica, FakeLoop]] = []
@@ -117,7 +125,10 @@ def serving(config: EngineConfig | None = None, guard: Guard | None = None) -> I
         replica, loop = await open_replica(config or EngineConfig())
         client = LocalClient(replica)
         watch = EngineWatch(client)
-        app = create_app(Gateway(client, watch, MODEL), running(watch.run(), guard.run()), guard)
+        telemetry = ingress_telemetry(MODEL, "front")
+        background = running(watch.run(), guard.run(), telemetry.run())
+        gateway = Gateway(client, watch, MODEL, response_metrics=response_metrics)
+        app = create_app(gateway, background, guard, telemetry)
         settings = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none")
         server = uvicorn.Server(settings)
         parts.append((server, watch, replica, loop))

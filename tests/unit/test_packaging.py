@@ -70,11 +70,23 @@ def test_the_installed_version_is_the_one_in_pyproject_and_has_a_changelog_entry
     assert f"## [{PROJECT['version']}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def imported_packages(path: Path) -> set[str]:
+def imported_modules(path: Path) -> set[str]:
     nodes = list(ast.walk(ast.parse(path.read_text())))
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    return {name.split(".")[0] for name in names}
+    return {*names, *(node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))}
+
+
+def distribution_of(module: str, candidates: set[str]) -> str:
+    """Return which of the distributions that share a first name has this module."""
+    path = module.replace(".", "/")
+    having = [
+        each
+        for each in candidates
+        for file in importlib.metadata.files(each) or []
+        if file.as_posix() in (f"{path}.py", f"{path}/__init__.py")
+    ]
+    (found,) = having if len(candidates) > 1 else candidates
+    return plain(found)
 
 
 def test_the_declared_dependencies_are_what_the_code_imports_no_less_and_no_more():
@@ -82,11 +94,12 @@ def test_the_declared_dependencies_are_what_the_code_imports_no_less_and_no_more
         name
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        for name in imported_packages(path)
+        for name in imported_modules(path)
     }
-    foreign = used - set(sys.stdlib_module_names) - set(PACKAGES)
+    ours = {*sys.stdlib_module_names, *PACKAGES}
+    foreign = {name: name.split(".")[0] for name in used if name.split(".")[0] not in ours}
     distributions = importlib.metadata.packages_distributions()
-    imported = {plain(found) for name in foreign for found in distributions[name]}
+    imported = {distribution_of(name, {*distributions[top]}) for name, top in foreign.items()}
     assert imported == {plain(Requirement(line).name) for line in PROJECT["dependencies"]}
 
 

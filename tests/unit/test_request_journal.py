@@ -5,6 +5,7 @@ from itertools import count
 import pytest
 
 from deployments.openai import errors
+from deployments.openai.metrics_block import metrics_body
 from deployments.request_journal import RequestJournal
 from deployments.request_record import PlanChange
 from deployments.wire import Step
@@ -139,3 +140,27 @@ def test_what_a_stop_string_cut_off_is_no_part_of_the_answer():
     told.finish("stop", 2)
 
     assert told.record().num_completion_tokens == 2
+
+
+def test_an_answers_times_are_those_of_its_record():
+    told = journal()
+    told.note(Step((5,), replica="r1", queue_time_s=0.25))
+    told.note(Step((6, 7)))
+    told.note(Step((8,), finish_reason="length"))
+
+    body = metrics_body(told.record())
+
+    assert (body["time_to_first_token_ms"], body["queue_time_ms"]) == (1000.0, 250.0)
+    assert (body["mean_itl_ms"], body["tokens_per_second"]) == (1000.0, 1.5)
+
+
+def test_what_never_began_has_no_times():
+    body = metrics_body(journal().record())
+
+    assert {name: body[name] for name in body if name != "policy"} == {
+        "time_to_first_token_ms": None,
+        "queue_time_ms": None,
+        "mean_itl_ms": None,
+        "tokens_per_second": None,
+        "speculative_decoding": None,
+    }

@@ -18,16 +18,23 @@ class BucketCounts:
 
     Attributes:
         counts: Values in each bucket, the last one for those above all bounds; not cumulative.
+            None before the first.
         total: Sum of the values.
     """
 
-    counts: tuple[int, ...]
-    total: float
+    counts: tuple[int, ...] = ()
+    total: float = 0.0
 
     @property
     def count(self) -> int:
         """Number of values."""
         return sum(self.counts)
+
+    def plus(self, value: float, bounds: tuple[float, ...]) -> "BucketCounts":
+        """Return these counts with one value more."""
+        counts = list(self.counts or (0,) * (len(bounds) + 1))
+        counts[bisect_left(bounds, value)] += 1
+        return BucketCounts(tuple(counts), self.total + value)
 
 
 class Histogram:
