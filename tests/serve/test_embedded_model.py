@@ -70,6 +70,14 @@ def test_a_stream_is_the_whole_answer_and_a_seed_repeats_it_in_any_company(
     with client.chat.completions.create(**asked, seed=11, stream=True) as stream:
         assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == alone
 
+    choices = client.chat.completions.create(**asked, seed=11, n=3)
+    texts = [choice.message.content for choice in choices.choices]
+    assert texts[0] == alone
+    assert len(set(texts)) == 3
+    told = {"model": MODEL, "messages": QUESTION}
+    tokens = httpx.post(f"{served.base_url}/tokenize", json=told, timeout=10).json()
+    assert tokens["count"] == choices.usage.prompt_tokens
+
     async def many() -> list[str]:
         async with openai.AsyncOpenAI(
             base_url=f"{served.base_url}/v1", api_key="any", max_retries=0
@@ -94,6 +102,7 @@ def test_a_client_that_leaves_gives_its_pages_back(served: ServeProcess):
         "max_tokens": 2000,
         "ignore_eos": True,
         "stream": True,
+        "n": 2,
     }
     with httpx.stream("POST", f"{served.base_url}/v1/completions", json=body) as answer:
         # Kept, because httpx closes a response whose iterator is dropped.
