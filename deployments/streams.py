@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Iterable
 
 from deployments.openai import errors
+from deployments.openai.errors import ApiError
 from deployments.wire import Step
+from dflash.errors import OUT_OF_MEMORY
 from dflash.request import FinishReason, TokenOutput
 
 
@@ -91,7 +93,7 @@ def _step_from_outputs(outputs: list[TokenOutput], queue_time_s: float | None) -
     if reason is FinishReason.ABORT:
         reason, error = None, errors.request_aborted()
     elif reason is FinishReason.ERROR:
-        reason, error = None, errors.engine_failure(last.error or "the engine gave no reason")
+        reason, error = None, _error_of(last.error or "the engine gave no reason")
     num_cached = max(output.num_cached_tokens for output in outputs)
     return Step(
         token_ids,
@@ -102,3 +104,7 @@ def _step_from_outputs(outputs: list[TokenOutput], queue_time_s: float | None) -
         tuple(output.decoded for output in outputs if output.decoded is not None),
         queue_time_s,
     )
+
+
+def _error_of(detail: str) -> ApiError:
+    return errors.out_of_memory() if detail == OUT_OF_MEMORY else errors.engine_failure(detail)

@@ -12,7 +12,7 @@ from dflash.admission import check_queue, check_request
 from dflash.batch import batch_from_runs
 from dflash.config import EngineLimits
 from dflash.drafters.base import Drafter
-from dflash.errors import RequestError
+from dflash.errors import OUT_OF_MEMORY, RequestError, is_out_of_memory
 from dflash.exactness import ExactnessReport
 from dflash.grading import grade
 from dflash.grammar.compiler import GrammarCompiler
@@ -263,7 +263,8 @@ class Engine:
                 self._audit(verdicts, output.logits)
         except Exception as error:
             _logger.exception("a step of %d requests failed", len(turns))
-            verdicts = [Verdict(turn, error=STEP_FAILED) for turn in turns]
+            told = OUT_OF_MEMORY if is_out_of_memory(error) else STEP_FAILED
+            verdicts = [Verdict(turn, error=told) for turn in turns]
             fault = f"{type(error).__name__}: {error}"
         else:
             fed = ladder.feed(plan, verdicts, output.hidden)

@@ -1,5 +1,22 @@
 """What can go wrong in the engine, one class a kind, each message naming the value and the fix."""
 
+OUT_OF_MEMORY = (
+    "the device had no memory left while computing this request; retry it, or a shorter one"
+)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an exception is about memory: Python's own, or torch's.
+
+    Torch's are told by their words: not everyone who reads errors loads torch, and that of a CPU
+    has no class of its own.
+    """
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "DefaultCPUAllocator" in str(error)
+    )
+
 
 class EngineError(Exception):
     """Base of every error the engine raises on purpose. One text argument, so it pickles."""

@@ -6,9 +6,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from deployments.openai import errors
+from deployments.openai.error_kinds import render_documentation
 from deployments.openai.errors import ApiError, ErrorCode
-from dflash.errors import OverloadedError
+from dflash.errors import OUT_OF_MEMORY, OverloadedError
 from tests.rigs.http_server import FakeServer
 
 CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
@@ -25,6 +25,10 @@ def fail(server: FakeServer) -> None:
 
 def stall(server: FakeServer) -> None:
     server.loop.may_step.clear()
+
+
+def starve(server: FakeServer) -> None:
+    server.loop.failure = OUT_OF_MEMORY
 
 
 def break_surface(server: FakeServer) -> None:
@@ -58,6 +62,7 @@ PROVOKED: dict[ErrorCode, tuple[Callable, Callable]] = {
     ),
     ErrorCode.QUEUE_FULL: (overload, post()),
     ErrorCode.PIN_NOT_FOUND: (nothing, lambda http: http.delete("/policy/pins/none")),
+    ErrorCode.OUT_OF_MEMORY: (starve, post()),
     ErrorCode.ENGINE_FAILURE: (fail, post()),
     ErrorCode.INTERNAL_ERROR: (break_surface, post()),
 }
@@ -94,7 +99,7 @@ def test_every_code_is_provoked_by_some_test():
 
 def test_the_documentation_is_what_the_code_says():
     page = Path(__file__).parents[2] / "docs" / "errors.md"
-    assert page.read_text(encoding="utf-8") == errors.render_documentation()
+    assert page.read_text(encoding="utf-8") == render_documentation()
 
 
 def test_a_wrong_method_says_which_would_do(http: httpx.Client):

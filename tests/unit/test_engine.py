@@ -9,11 +9,12 @@ from benchmarks.rigs.serial import serial_answer
 from dflash.batch import Batch
 from dflash.config import EngineLimits
 from dflash.engine import Engine
-from dflash.errors import OverloadedError, RequestError
+from dflash.errors import OUT_OF_MEMORY, OverloadedError, RequestError
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
 from dflash.sampling import Chosen, draw_ids
 from dflash.sequence import Sequence
 from dflash.target import TargetOutput
+from dflash.verify import STEP_FAILED
 
 PROMPT = tuple(range(5, 25))
 GREEDY = SamplingParams(temperature=0.0, ignore_eos=True)
@@ -242,27 +243,39 @@ class FailsOnce(HashLM):
     def __init__(self) -> None:
         super().__init__()
         self.is_broken = False
+        self.fault: Exception = MemoryError("no room for activations")
 
     def forward(self, batch: Batch, taps: tuple[int, ...] = ()) -> TargetOutput:
         output = super().forward(batch, taps)
         if self.is_broken:
             self.is_broken = False
-            raise MemoryError("no room for activations")
+            raise self.fault
         return output
 
 
-def test_a_failed_step_ends_its_requests_frees_their_pages_and_spares_those_waiting():
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (MemoryError("no room"), OUT_OF_MEMORY),
+        (torch.OutOfMemoryError("CUDA out of memory"), OUT_OF_MEMORY),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), OUT_OF_MEMORY),
+        (RuntimeError("shapes differ"), STEP_FAILED),
+    ],
+)
+def test_a_failed_step_ends_its_requests_frees_their_pages_and_spares_those_waiting(
+    fault: Exception, told: str
+):
     drive = Drive()
     drive.model = FailsOnce()
     drive.engine = Engine(drive.model, EngineLimits(max_num_seqs=2))
     drive.submit(request("a"), request("b"), request("waiting"))
     drive.step()
-    drive.model.is_broken = True
+    drive.model.fault, drive.model.is_broken = fault, True
     drive.step()
-    assert drive.results[-1].fault == "MemoryError: no room for activations"
+    assert drive.results[-1].fault == f"{type(fault).__name__}: {fault}"
     for name in ("a", "b"):
         assert drive.answer(name).finish_reason is FinishReason.ERROR
-        assert "retry" in drive.outputs[name][-1].error
+        assert drive.outputs[name][-1].error == told
     assert drive.engine.counts.num_pages_used == 0
     drive.finish()
     assert drive.answer("waiting") == serial_answer(drive.model, request("waiting"))
