@@ -146,9 +146,9 @@ def toggled(reach: Reach) -> Planner:
 
 def live_policy(reach: Reach) -> Planner:
     """Plan as the policy does while nothing around it stays as it is."""
-    return UnquietPolicy(reach, seed=8)
+    return UnquietPolicy(reach, seed=9)
 
 
 def random_modes(reach: Reach) -> Planner:
     """Plan other drafters in each step, warm and cold at random."""
-    return RandomModes(reach, seed=6)
+    return RandomModes(reach, seed=10)
