@@ -16,6 +16,7 @@ from deployments.openai.body import parse_body, read_body
 from deployments.openai.chat import ChatDialect, num_logprobs_of
 from deployments.openai.choices import Choice, each_choice, interleave
 from deployments.openai.completions import CompletionDialect, prompts_of
+from deployments.openai.constraint import call_reader_of, template_variables
 from deployments.openai.errors import RefusedError
 from deployments.openai.generation import (
     Answer,
@@ -80,7 +81,7 @@ class Gateway:
         raw = await read_body(http_request)
         body, ignored = parse_body(raw, ChatBody)
         model = self.require_model_named(body.model)
-        text = self.render(model, body.messages, body.chat_template_kwargs)
+        text = self.render(model, body.messages, template_variables(body, model.tokenizer))
         # The template writes the start tokens itself.
         prompt = await self.encode(model, text, add_special_tokens=bool(body.add_special_tokens))
         num_logprobs, seed = num_logprobs_of(body), seed_of(body)
@@ -231,7 +232,8 @@ class Gateway:
     def _answer(self, body: GenerationBody, request: GenerateRequest) -> Answer:
         stops, num_prompt = tuple(body.stop or ()), len(request.prompt_token_ids)
         tokenizer = self.require_model().tokenizer
-        return Answer(tokenizer, stops, request.sampling.min_tokens, num_prompt)
+        calls = call_reader_of(body)
+        return Answer(tokenizer, stops, request.sampling.min_tokens, num_prompt, calls)
 
 
 def _echo_of(prompt: str | tuple[int, ...], model: LoadedModel) -> str:

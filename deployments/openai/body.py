@@ -42,6 +42,8 @@ _INNER_FIELDS = frozenset(
         "schema",
         "strict",
         "function",
+        "parameters",
+        "description",
         "arguments",
         "include_usage",
         "continuous_usage_stats",

@@ -9,6 +9,7 @@ from deployments.openai.metrics_block import with_metrics
 from deployments.openai.schemas import ChatBody
 from deployments.openai.stream import DONE, encode_json, frame
 from deployments.openai.tokenizer import TextTokenizer
+from deployments.openai.tool_calls import CallDelta
 
 # JSON has no infinity; the API writes an impossible token so.
 _LEAST_LOGPROB = -9999.0
@@ -57,7 +58,9 @@ class ChatDialect:
         return "".join(self._chunk(_choice(index, delta)) for index in range(self._num_choices))
 
     def delta(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
-        """Return the frame of a piece with text."""
+        """Return the frames of a piece with text or calls."""
+        if piece.calls:
+            return self._with_calls(index, piece, usage)
         if not piece.logprobs and usage is None:
             text = f'{index},"delta":{{"content":{encode_json(piece.text)}'
             return self._before_index + text + self._after_text + self._end
@@ -66,8 +69,9 @@ class ChatDialect:
 
     def ending(self, index: int, piece: Piece, usage: Usage | None = None) -> str:
         """Return a choice's last text, and its finish reason."""
-        frames = self.delta(index, piece, usage) if piece.text else ""
-        logprobs = self._logprobs(piece.logprobs) if not piece.text and piece.logprobs else None
+        is_shown = bool(piece.text or piece.calls)
+        frames = self.delta(index, piece, usage) if is_shown else ""
+        logprobs = self._logprobs(piece.logprobs) if not is_shown and piece.logprobs else None
         last = _choice(index, {}, logprobs, piece.finish_reason)
         return frames + self._chunk(last, usage, seed=self._seed)
 
@@ -104,13 +108,17 @@ class ChatDialect:
         entries = [entry for piece in pieces for entry in piece.logprobs]
         return {
             "index": index,
-            "message": {
-                "role": "assistant",
-                "content": "".join(piece.text for piece in pieces),
-            },
+            "message": _message(pieces),
             "logprobs": self._logprobs(entries) if entries else None,
             "finish_reason": pieces[-1].finish_reason,
         }
+
+    def _with_calls(self, index: int, piece: Piece, usage: Usage | None) -> str:
+        """Return a frame of the text, where there is some, and one of the calls."""
+        text = self.delta(index, Piece(piece.text), usage) if piece.text else ""
+        logprobs = self._logprobs(piece.logprobs) if piece.logprobs else None
+        calls = {"tool_calls": [_call_delta(call) for call in piece.calls]}
+        return text + self._chunk(_choice(index, calls, logprobs), usage)
 
     def _chunk(self, choice: dict[str, Any], usage: Usage | None = None, **extra: object) -> str:
         counts = {"usage": usage.as_body()} if usage else self._usage_null
@@ -135,6 +143,31 @@ class ChatDialect:
             "logprob": finite_logprob(logprob),
             "bytes": list(spelling),
         }
+
+
+def _message(pieces: Sequence[Piece]) -> dict[str, Any]:
+    text = "".join(piece.text for piece in pieces)
+    calls = _whole_calls([call for piece in pieces for call in piece.calls])
+    if not calls:
+        return {"role": "assistant", "content": text}
+    return {"role": "assistant", "content": text or None, "tool_calls": calls}
+
+
+def _whole_calls(deltas: Sequence[CallDelta]) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+    for delta in deltas:
+        if delta.name is not None:
+            function = {"name": delta.name, "arguments": ""}
+            calls.append({"id": delta.call_id, "type": "function", "function": function})
+        calls[-1]["function"]["arguments"] += delta.arguments
+    return calls
+
+
+def _call_delta(call: CallDelta) -> dict[str, Any]:
+    if call.name is None:
+        return {"index": call.index, "function": {"arguments": call.arguments}}
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"index": call.index, "id": call.call_id, "type": "function", "function": function}
 
 
 def _choice(

@@ -22,6 +22,9 @@ from dflash.speculation_report import SpeculationReport
 
 Fields = Mapping[str, Any]
 
+_NAMED = {"type": "function", "function": {"name": "f"}}
+_TOOL = _NAMED
+
 # A request that uses each parameter, with the fields that it needs beside it. Several where it
 # depends on the value.
 PROBES: Mapping[str, Sequence[Fields]] = {
@@ -57,6 +60,11 @@ PROBES: Mapping[str, Sequence[Fields]] = {
         {"response_format": {"type": "json_object"}},
         {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
     ],
+    "tools": [{"tools": [_TOOL]}],
+    "tool_choice": [
+        {"tool_choice": choice, "tools": [_TOOL]} for choice in ("auto", "none", "required", _NAMED)
+    ],
+    "parallel_tool_calls": [{"parallel_tool_calls": False, "tools": [_TOOL]}],
     "user": [{"user": "x"}],
     "speculation": [
         {"speculation": {"max_draft_len": 2}},

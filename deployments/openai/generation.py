@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deployments.openai import errors
+from deployments.openai.constraint import grammar_of
 from deployments.openai.errors import ApiError, RefusedError
-from deployments.openai.response_format import grammar_of
 from deployments.openai.schemas import GenerationBody
 from deployments.openai.text import StopStrings
 from deployments.openai.tokenizer import TextTokenizer
+from deployments.openai.tool_calls import CallDelta, CallReader
 from deployments.wire import ModelCard, Step
 from dflash.errors import RequestError
 from dflash.request import GenerateRequest, SamplingParams, TokenLogprobs
@@ -38,6 +39,7 @@ class Piece:
     text: str
     logprobs: tuple[LogprobEntry, ...] = ()
     finish_reason: str | None = None
+    calls: tuple[CallDelta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,23 @@ class Answer:
     """
 
     def __init__(
-        self, tokenizer: TextTokenizer, stops: tuple[str, ...], min_tokens: int, num_prompt: int
+        self,
+        tokenizer: TextTokenizer,
+        stops: tuple[str, ...],
+        min_tokens: int,
+        num_prompt: int,
+        calls: CallReader | None = None,
     ) -> None:
+        """Begin with nothing.
+
+        Args:
+            tokenizer: Makes text of ids.
+            stops: Strings that end it.
+            min_tokens: Before so many tokens none of them does.
+            num_prompt: Tokens of its prompt.
+            calls: Finds calls of tools in the text; None where there are none to call.
+        """
+        self._calls = calls
         self._text = tokenizer.open_stream()
         self._stops = StopStrings(stops)
         self._has_stops = bool(stops)
@@ -97,9 +114,10 @@ class Answer:
             text += last if is_stopped else last + self._stops.flush()
         self._num_shown += len(text)
         reason = "stop" if is_stopped else step.finish_reason
-        return Piece(
-            text, self._take_logprobs(is_end=reason is not None, is_cut=is_stopped), reason
-        )
+        logprobs = self._take_logprobs(is_end=reason is not None, is_cut=is_stopped)
+        if self._calls is None:
+            return Piece(text, logprobs, reason)
+        return _with_calls(self._calls, Piece(text, logprobs, reason))
 
     def _take_tokens(self, step: Step) -> tuple[str, bool]:
         if not self._has_stops and step.logprobs is None:
@@ -136,6 +154,15 @@ class Answer:
             ready = sum(entry.offset < self._num_shown for entry in held)
         self._held_logprobs = held[ready:]
         return tuple(held[:ready])
+
+
+def _with_calls(reader: CallReader, piece: Piece) -> Piece:
+    """Return a piece with the calls in its text; a call that was the last one ends the answer."""
+    found = reader.push(piece.text, is_end=piece.finish_reason is not None)
+    reason = piece.finish_reason
+    if reader.is_full or (reason == "stop" and reader.num_calls):
+        reason = "tool_calls"
+    return Piece(found.text, piece.logprobs, reason, found.calls)
 
 
 def new_request_id() -> str:
@@ -177,7 +204,7 @@ def generate_request(
             sampling=_sampling_params(body, num_logprobs, card.vocab_size),
             seed=seed,
             max_draft_length=body.speculation and body.speculation.max_draft_length,
-            grammar=grammar_of(body.response_format),
+            grammar=grammar_of(body),
         )
     except RequestError as error:
         raise RefusedError(_as_api_error(error, prompt_param)) from error

@@ -22,7 +22,7 @@ class Refused:
     asks_for_nothing: tuple[object, ...] = ()
 
 
-_TOOLS = "this server calls no tools"
+_TOOLS = "a completion calls no tools; use /v1/chat/completions"
 _SCHEMA = "use response_format, which takes a JSON Schema"
 _GRAMMAR = "an answer is constrained by a JSON Schema only, in response_format"
 _TEXT_ONLY = "the model reads and writes text"
@@ -31,8 +31,9 @@ REFUSED: Mapping[str, Refused] = {
     "tools": Refused(_TOOLS),
     # Without tools, these words choose none.
     "tool_choice": Refused(_TOOLS, ("none", "auto")),
-    "functions": Refused("this server calls no functions"),
-    "function_call": Refused("this server calls no functions", ("none", "auto")),
+    "parallel_tool_calls": Refused(_TOOLS, (True,)),
+    "functions": Refused("use tools"),
+    "function_call": Refused("use tool_choice", ("none", "auto")),
     "structured_outputs": Refused(_SCHEMA),
     "guided_json": Refused(_SCHEMA),
     "guided_regex": Refused(_GRAMMAR),

@@ -7,6 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from deployments.openai.fields import Text
 from deployments.openai.messages import Message
 from deployments.openai.response_format import ResponseFormat
+from deployments.openai.tools import ToolChoice, ToolsField
 from dflash.request import MAX_STOP_TOKEN_IDS, MAX_TOP_LOGPROBS
 
 MAX_STOPS = 16
@@ -148,6 +149,14 @@ calls, `tool`. Content is a text or text parts."""
     """The tokenizer's start ids before what the template writes; off by default."""
     chat_template_kwargs: TemplateVariables | None = None
     """What the model's template reads besides the messages; what it does not read is refused."""
+    tools: ToolsField | None = None
+    """Up to 128 functions that the model may call, where its template has tools in Qwen3's form. \
+Arguments match `parameters` where `strict` is set or a call is forced."""
+    tool_choice: ToolChoice | None = None
+    """`auto`, the default; `none` does not show them; `required` forces calls, a named function one \
+of it."""
+    parallel_tool_calls: bool | None = None
+    """False ends an answer with its first call."""
     logprobs: bool | None = None
     """Log-probabilities of each token, from the row that chose it."""
     top_logprobs: int | None = None

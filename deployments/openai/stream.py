@@ -157,7 +157,7 @@ async def _frames(reply: Reply, pieces: ChoicePieces) -> AsyncIterator[str]:
                     num_open -= 1
                     closing = "" if num_open else dialect.closing(reply.usage, reply.metrics)
                     yield dialect.ending(index, piece, counts) + closing
-                elif piece.text:
+                elif piece.text or piece.calls:
                     yield dialect.delta(index, piece, counts)
     except RefusedError as error:
         yield _failed(reply, error.error)

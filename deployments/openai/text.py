@@ -101,7 +101,7 @@ class StopStrings:
         if found:
             self._held = ""
             return text[: min(found)[1]], True
-        num_held = max(_overlap(text, stop) for stop in self._stops)
+        num_held = max(overlap(text, stop) for stop in self._stops)
         shown = len(text) - num_held
         self._held = text[shown:]
         return text[:shown], False
@@ -112,8 +112,8 @@ class StopStrings:
         return held
 
 
-def _overlap(text: str, stop: str) -> int:
-    """Length of the longest tail of the text that a stop string begins with."""
+def overlap(text: str, stop: str) -> int:
+    """Return the length of the longest tail of the text that a stop string begins with."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

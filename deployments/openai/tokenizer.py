@@ -13,6 +13,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer, decoders
 
 from deployments.openai.text import ByteTextStream, TextStream, WindowTextStream
+from deployments.openai.tool_calls import BEGIN
 from dflash.errors import CheckpointError
 
 # What a checkpoint folder may hold that matters here; the first one is required.
@@ -74,6 +75,7 @@ class TextTokenizer:
         self._template = _compile_template(source)
         self.shows_tool_calls = source is not None and "tool_calls" in source
         self._template_variables = _variables_of(source)
+        self.why_no_tools = _why_no_tools(source, self._template_variables)
         self._special_tokens = {
             name: _token_text(config[name]) for name in _SPECIAL_NAMES if config.get(name)
         }
@@ -213,6 +215,17 @@ def _variables_of(source: str | None) -> frozenset[str]:
         return frozenset()
     syntax = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source)
     return frozenset(find_undeclared_variables(syntax)) - _ALWAYS_GIVEN
+
+
+def _why_no_tools(source: str | None, variables: frozenset[str]) -> str | None:
+    """Return why tools cannot be called with a template; None where they can."""
+    fix = "serve a checkpoint whose template does as Qwen3's, or leave tools out"
+    if source is None or "tools" not in variables:
+        return f"this model's chat template has no place for them; {fix}"
+    # Later templates write a function's arguments as tags of their own inside the same tag.
+    if BEGIN not in source or "<function=" in source:
+        return f"this model's chat template does not write calls as JSON in {BEGIN}; {fix}"
+    return None
 
 
 def _as_json(value: object, indent: int | None = None) -> str:

@@ -49,6 +49,10 @@ def schema(value: object, **fields: object) -> dict[str, object]:
     return {"type": "json_schema", "json_schema": {"name": "a", "schema": value, **fields}}
 
 
+def tool(name: object = "look", **function: object) -> dict[str, object]:
+    return {"type": "function", "function": {"name": name, **function}}
+
+
 COUNT = Row([4], [1], [0, -1, 1.5, "5", True, [], {}], [10**6, 1e18, 10**18])
 # The fake engine's tokenizer has no start ids; `test_start_ids_...` sees them.
 START_IDS = Row([True, False], wrong=["true", 1, []], acts=False)
@@ -121,6 +125,26 @@ CHAT = {
     "messages": MESSAGES,
     "add_special_tokens": START_IDS,
     "chat_template_kwargs": TEMPLATE,
+    "tools": Row(
+        [[tool(description="sees", parameters={"type": "object"})]],
+        [[], [tool("a" * 64)], [tool("a"), tool("b", strict=True)]],
+        [
+            *("look", {}, [1], [{}], [tool(None)], [tool("a b")], [tool(""), tool("a" * 65)]),
+            *([{"type": "web_search"}], [{"type": "function"}], [tool(parameters="object")]),
+            *([tool(), tool()], [tool(strict=1)], [tool(description="\ud800")]),
+            [tool(strict=True, parameters={"not": {}})],
+        ],
+        [[tool(f"f{index}") for index in range(129)]],
+    ),
+    "tool_choice": Row(
+        ["required", tool()],
+        ["auto", "none"],
+        ["any", 1, [], {}, tool("other"), {"type": "function"}],
+        beside={"tools": [tool()]},
+    ),
+    "parallel_tool_calls": Row(
+        [False], [True], [1, "true", []], beside={"tools": [tool(strict=True)]}
+    ),
     "logprobs": Row([True], [False], [1, "true", []]),
     "top_logprobs": Row([2], [0, 20], [-1, "1", True, 1.5], [21, 10**6], {"logprobs": True}),
 }
