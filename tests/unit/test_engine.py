@@ -242,14 +242,13 @@ def test_a_fault_of_ours_in_one_choice_ends_its_own_request_only(monkeypatch):
 class FailsOnce(HashLM):
     def __init__(self) -> None:
         super().__init__()
-        self.is_broken = False
-        self.fault: Exception = MemoryError("no room for activations")
+        self.fault: Exception | None = None
 
     def forward(self, batch: Batch, taps: tuple[int, ...] = ()) -> TargetOutput:
         output = super().forward(batch, taps)
-        if self.is_broken:
-            self.is_broken = False
-            raise self.fault
+        fault, self.fault = self.fault, None
+        if fault is not None:
+            raise fault
         return output
 
 
@@ -270,7 +269,7 @@ def test_a_failed_step_ends_its_requests_frees_their_pages_and_spares_those_wait
     drive.engine = Engine(drive.model, EngineLimits(max_num_seqs=2))
     drive.submit(request("a"), request("b"), request("waiting"))
     drive.step()
-    drive.model.fault, drive.model.is_broken = fault, True
+    drive.model.fault = fault
     drive.step()
     assert drive.results[-1].fault == f"{type(fault).__name__}: {fault}"
     for name in ("a", "b"):
