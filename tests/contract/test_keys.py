@@ -5,7 +5,6 @@ import base64
 import logging
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ from fastapi import FastAPI, Response
 from starlette.routing import Route
 
 from deployments.gateway import Gateway
-from deployments.guard import keys_file
 from deployments.guard.guard import Guard
 from deployments.guard.keys import new_key
 from deployments.guard.scopes import PROBES
@@ -25,16 +23,15 @@ from deployments.replica import EngineReplica
 from deployments.telemetry.front import TelemetryFront
 from deployments.telemetry.process import ingress_telemetry
 from deployments.watch import EngineWatch
+from deployments.wire import LoadReport
 from dflash.config import EngineConfig
 from tests.rigs.http_server import (
     MODEL,
     FakeServer,
     LocalClient,
-    eventually,
     open_replica,
-    serving,
 )
-from tests.rigs.keyed_server import KeyedServer, entry, serving_with_keys, write_keys
+from tests.rigs.keyed_server import KeyedServer, serving_with_keys
 
 CHAT = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
 SCOPES = {name: (name,) for name in ("infer", "metrics", "status", "admin")}
@@ -258,75 +255,22 @@ def test_a_browser_without_a_key_is_shown_the_page_that_asks_for_one(keyed: Keye
     ]
 
 
-@pytest.fixture
-def followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[KeyedServer, httpx.Client]]:
-    monkeypatch.setattr(keys_file, "LOOK_INTERVAL_S", 0.01)
-    with (
-        serving_with_keys(tmp_path, {"ana": ("infer", "status")}) as keyed,
-        httpx.Client(base_url=keyed.server.base_url, timeout=20) as http,
-    ):
-        yield keyed, http
+def test_why_a_model_cannot_be_loaded_is_told_to_whoever_may_see_the_status(keyed: KeyedServer):
+    client = LocalClient(keyed.server.replica)
+    watch = EngineWatch(client)
+    watch.note(LoadReport("1", "opening", 0.0, 0.1, "engine.model is '/home/ana/x': no such"))
+    app = create_app(Gateway(client, watch, MODEL), guard=Guard(GuardSettings(str(keyed.file))))
 
+    async def test() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            for path in ("/startupz", "/readyz"):
+                for headers in ({}, keyed.bearer("infer")):
+                    assert "/home/ana" not in (await http.get(path, headers=headers)).text
+                assert "/home/ana" in (await http.get(path, headers=keyed.bearer("status"))).text
+            assert "ask with a key" in (await http.get("/startupz")).json()["problem"]
 
-def test_a_changed_file_is_taken_without_a_restart(followed: tuple[KeyedServer, httpx.Client]):
-    keyed, http = followed
-    bob = new_key()
-
-    def status_of(key: str) -> int:
-        return http.get("/v1/models", headers={"authorization": f"Bearer {key}"}).status_code
-
-    assert (status_of(keyed.keys["ana"]), status_of(bob)) == (200, 401)
-    write_keys(keyed.file, entry("bob", bob, "infer"))
-    assert eventually(lambda: status_of(bob) == 200)
-    assert status_of(keyed.keys["ana"]) == 401
-
-
-@pytest.mark.parametrize("ruin", ["broken", "emptied", "removed", "locked out"])
-def test_a_file_that_cannot_be_used_leaves_the_keys_before_it_in_force_and_says_why(
-    followed: tuple[KeyedServer, httpx.Client], caplog: pytest.LogCaptureFixture, ruin: str
-):
-    keyed, http = followed
-    ana, secret = keyed.bearer("ana"), new_key()
-
-    def problem() -> str | None:
-        return http.get("/readyz", headers=ana).json()["keys_problem"]
-
-    assert problem() is None
-    if ruin == "removed":
-        keyed.file.unlink()
-    else:
-        # Each has the key where a hash, a name or YAML should be.
-        contents = {
-            "broken": f"keys: [\n*{secret} !{secret} {{",
-            "emptied": "keys: []",
-            "locked out": f"{secret}: 1\nkeys:\n- {{name: x, hash: {secret}, {secret}: [infer]}}",
-        }
-        keyed.file.write_text(contents[ruin])
-    with caplog.at_level(logging.DEBUG):
-        assert eventually(lambda: problem() is not None)
-    assert str(keyed.file) in problem()
-    assert secret not in problem()
-    assert http.get("/v1/models", headers=ana).status_code == 200
-    assert "keys_problem" not in http.get("/readyz").json()
-
-    write_keys(keyed.file, entry("ana", keyed.keys["ana"], "infer", "status"))
-    assert eventually(lambda: problem() is None)
-
-
-def test_without_any_key_in_force_nobody_is_let_in_and_the_process_is_not_ready(tmp_path: Path):
-    guard = Guard(GuardSettings(str(tmp_path / "absent.yaml")))
-    with serving(guard=guard) as server, httpx.Client(base_url=server.base_url) as http:
-        assert http.get("/livez").status_code == 200
-        ready = http.get("/readyz")
-        assert ready.status_code == 503
-        assert "no API key is in force" in ready.json()["reason"]
-        assert str(tmp_path) not in ready.text
-        assert (
-            http.get("/v1/models", headers={"authorization": f"Bearer {new_key()}"}).status_code
-            == 401
-        )
+    asyncio.run(test())
 
 
 def test_no_key_is_ever_in_a_log_line_an_answer_or_what_a_key_prints_as(
