@@ -72,3 +72,9 @@ def test_what_is_given_back_is_there_again_and_never_more_than_it_holds(
     full = TokenBucket.full(per_minute, now_ns)
     assert full.after(cost, now_ns).after(-cost, now_ns) == full
     assert full.after(-cost, now_ns).remaining(now_ns) == per_minute
+
+
+def test_a_unit_that_lacks_less_than_a_nanoseconds_worth_is_not_there_yet():
+    bucket = TokenBucket(per_minute=7, level=MINUTE_NS - 1, at_ns=0)
+    assert (bucket.has(1, 0), bucket.remaining(0), bucket.wait_ns(1, 0)) == (False, 0, 1)
+    assert (bucket.has(1, 1), bucket.remaining(1)) == (True, 1)
