@@ -153,8 +153,8 @@ calls, `tool`. Content is a text or text parts."""
     """Up to 128 functions that the model may call, where its template has tools in Qwen3's form. \
 Arguments match `parameters` where `strict` is set or a call is forced."""
     tool_choice: ToolChoice | None = None
-    """`auto`, the default; `none` does not show them; `required` forces calls, a named function one \
-of it."""
+    """`auto`, the default; `none` does not show them; `required` forces calls, a named function \
+one of it."""
     parallel_tool_calls: bool | None = None
     """False ends an answer with its first call."""
     logprobs: bool | None = None

@@ -63,8 +63,8 @@ async def ask_async(client: openai.AsyncOpenAI, transcript: Transcript) -> Trans
 
 def masked(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer without what no two answers share."""
-    identity = re.sub(r"[0-9a-f]{32}", "ID", payload["id"])
-    return {**payload, "id": identity, "created": 0}
+    text = json.dumps({**payload, "created": 0})
+    return json.loads(re.sub(r"(cmpl-|call_)[0-9a-f]{8,}", r"\1ID", text))
 
 
 def by_choice(chunks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,13 +6,17 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.rigs.drive import Drive
+from benchmarks.rigs.hash_lm import HashLM
 from benchmarks.rigs.script_drafter import random_wrong
+from benchmarks.rigs.spelling import compiler_of, spelling_tokenizer
 from deployments.openai.compatibility import PROBES, Fields, engine_requests
 from deployments.openai.errors import RefusedError
 from deployments.openai.schemas import ChatBody, CompletionBody
 from dflash.plan import DraftPlan, FixedPlanner
 from dflash.request import GenerateRequest
 from tests.rigs.drafted import PREFIX, VOCAB, arm_of, assert_right, total
+
+GRAMMARS = compiler_of(spelling_tokenizer(), HashLM().facts)
 
 
 def asked(probe: Fields) -> set[GenerateRequest]:
@@ -41,7 +45,7 @@ def test_every_parameter_gives_what_plain_decoding_gives_while_a_drafter_drafts(
         for request in asked(probe):
             plan = DraftPlan(arm_of(4, drafter), warm=frozenset({drafter}))
             script = {drafter: random_wrong(0.3, VOCAB, seed=5)}
-            drive = Drive(script=script, planner=FixedPlanner(plan))
+            drive = Drive(script=script, planner=FixedPlanner(plan), grammars=GRAMMARS)
             drive.submit(request)
             while drive.engine.has_work:
                 drive.step()
