@@ -1,16 +1,20 @@
 """A request ends at its deadline, says so, and leaves nothing behind; its id is in every answer."""
 
+import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import openai
 import pytest
 
+from deployments.gateway import Gateway
 from deployments.guard.guard import Guard
 from deployments.guard.settings import GuardSettings, RequestBounds
-from tests.rigs.http_server import FakeServer, eventually, serving
+from deployments.http import create_app
+from deployments.watch import EngineWatch
+from tests.rigs.http_server import MODEL, FakeServer, LocalClient, eventually, serving
 
 PATH = "/v1/chat/completions"
 BODY = {"model": "fake", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 400}
@@ -126,6 +130,27 @@ def test_the_limit_of_a_body_is_the_settings(hasty: httpx.Client):
     for content in (b"a" * 4096, iter([b"a" * 4000, b"a" * 96])):
         answer = hasty.post(PATH, content=content, headers=headers)
         assert answer.json()["error"]["code"] == "invalid_json"
+
+
+def test_parts_of_a_body_count_together_and_the_rest_is_not_received(hasty_server: FakeServer):
+    client = LocalClient(hasty_server.replica)
+    guard = Guard(GuardSettings(bounds=RequestBounds(max_body_bytes=4096)))
+    app = create_app(Gateway(client, EngineWatch(client), MODEL), guard=guard)
+    received: list[int] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        for index in range(10):
+            received.append(index)
+            yield b"a" * 1500
+
+    async def test() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as http:
+            headers = {"content-type": "application/json"}
+            return await http.post(PATH, content=parts(), headers=headers)
+
+    assert asyncio.run(test()).status_code == 413
+    assert received == [0, 1, 2]
 
 
 def nested(depth: int) -> str:
