@@ -4,18 +4,37 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
-from benchmarks.peers.catalogue import Peer
 from dflash.cache_folder import exclusive
 
 _MARK = "installed.json"
+
+
+class Guest(Protocol):
+    """Whatever is installed apart from us."""
+
+    @property
+    def name(self) -> str:
+        """The folder of its environment."""
+        ...
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Pinned distributions; none means the project's own environment."""
+        ...
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Distributions that these bring and that break it."""
+        ...
 
 
 class PeerAbsentError(Exception):
     """A peer cannot be installed or does not start. One text argument: the reason."""
 
 
-def python_of(peer: Peer, folder: Path) -> Path:
+def python_of(peer: Guest, folder: Path) -> Path:
     """Return the Python that runs the peer, installing its environment where that is due.
 
     Args:
@@ -35,7 +54,7 @@ def python_of(peer: Peer, folder: Path) -> Path:
     return home / "bin" / "python"
 
 
-def _contents(peer: Peer) -> dict[str, list[str]]:
+def _contents(peer: Guest) -> dict[str, list[str]]:
     return {
         "requirements": list(peer.requirements),
         "removed": list(peer.removed),
@@ -43,14 +62,14 @@ def _contents(peer: Peer) -> dict[str, list[str]]:
     }
 
 
-def _is_installed(peer: Peer, home: Path) -> bool:
+def _is_installed(peer: Guest, home: Path) -> bool:
     try:
         return json.loads((home / _MARK).read_text(encoding="utf-8")) == _contents(peer)
     except (OSError, ValueError):
         return False
 
 
-def _install(peer: Peer, home: Path) -> None:
+def _install(peer: Guest, home: Path) -> None:
     print(f"installing {' '.join(peer.requirements)} into {home} (once)", file=sys.stderr)
     python = str(home / "bin" / "python")
     _run(sys.executable, "-m", "venv", "--clear", str(home))

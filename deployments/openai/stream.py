@@ -147,18 +147,21 @@ async def _collect(reply: Reply, pieces: ChoicePieces) -> dict[str, Any]:
 
 async def _frames(reply: Reply, pieces: ChoicePieces) -> AsyncIterator[str]:
     dialect, num_open = reply.dialect, len(reply.choices)
+    # With the first token: clients take the first frame for it, even one that only has the role.
+    opening = dialect.opening()
     try:
         async with aclosing(pieces):
-            if opening := dialect.opening():
-                yield opening
             async for index, piece in pieces:
                 counts = reply.usage if reply.counts_in_each else None
                 if piece.finish_reason is not None:
                     num_open -= 1
                     closing = "" if num_open else dialect.closing(reply.usage, reply.metrics)
-                    yield dialect.ending(index, piece, counts) + closing
+                    yield opening + dialect.ending(index, piece, counts) + closing
                 elif piece.text or piece.calls:
-                    yield dialect.delta(index, piece, counts)
+                    yield opening + dialect.delta(index, piece, counts)
+                else:
+                    continue
+                opening = ""
     except RefusedError as error:
         yield _failed(reply, error.error)
     except Exception:

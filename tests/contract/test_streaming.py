@@ -1,6 +1,7 @@
 """The bytes of a stream: headers, frames, pings, failures, and clients that leave."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -51,6 +52,20 @@ def test_counts_in_every_frame_grow_to_those_of_the_last(
     num_tokens = len(server.loop.tokenizer.encode("one two").ids)
     assert counts == [*range(1, num_tokens + 1), *[num_tokens] * (len(counts) - num_tokens)]
     assert usages[-1] == usages[-2]
+
+
+def test_the_role_comes_with_the_first_token_and_not_before(server: FakeServer, http: httpx.Client):
+    """Clients take the first frame for the first token, whatever is in it."""
+    server.loop.say("one two")
+    server.loop.may_step.clear()
+    release = threading.Timer(0.2, server.loop.may_step.set)
+
+    with http.stream("POST", "/v1/chat/completions", json=BODY) as answer:
+        release.start()
+        first = next(answer.iter_raw()).decode()
+
+    assert '"role":"assistant"' in first
+    assert '"content":"o' in first
 
 
 def test_a_refused_stream_is_a_plain_error_before_any_event(http: httpx.Client):

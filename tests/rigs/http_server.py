@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 
@@ -62,6 +63,11 @@ class FakeServer:
     loop: FakeLoop
     replica: EngineReplica
 
+    @property
+    def model_folder(self) -> Path:
+        """Where the tokenizer of the model that does not exist lies."""
+        return self.loop.engine.model_folder
+
 
 @contextmanager
 def one_step_a_message() -> Iterator[None]:
@@ -116,6 +122,7 @@ def serving(
     guard: Guard | None = None,
     *,
     response_metrics: bool = False,
+    client_type: type[LocalClient] = LocalClient,
 ) -> Iterator[FakeServer]:
     """Serve a fake engine until the block ends."""
     guard = guard or Guard()
@@ -123,7 +130,7 @@ def serving(
 
     async def main() -> None:
         replica, loop = await open_replica(config or EngineConfig())
-        client = LocalClient(replica)
+        client = client_type(replica)
         watch = EngineWatch(client)
         telemetry = ingress_telemetry(MODEL, "front")
         background = running(watch.run(), guard.run(), telemetry.run())
