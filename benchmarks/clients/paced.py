@@ -39,7 +39,9 @@ class PacedClient(LocalClient):
 
     pace: ClassVar[Pace] = Pace()
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Step, None]:
+    async def generate(
+        self, request: GenerateRequest, carrier: str = ""
+    ) -> AsyncGenerator[Step, None]:
         """Yield what an engine would, each step at its time."""
         self.num_live += 1
         clock = asyncio.get_running_loop().time
