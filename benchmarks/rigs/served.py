@@ -11,6 +11,7 @@ from benchmarks.rigs.transcript import Transcript
 from dflash.config import EngineLimits
 from dflash.drafters.base import Drafter
 from dflash.engine import Engine
+from dflash.grammar.compiler import GrammarCompiler
 from dflash.plan import Planner
 from dflash.request import GenerateRequest
 from dflash.schedule import Verdict
@@ -36,6 +37,7 @@ class Manner:
             last visit down; 0 is one visit without it.
         drafters: What can draft.
         planner: Who drafts how far; None is nobody.
+        grammars: Compiles what requests must match.
         prepare: Called with the engine before anything is submitted.
     """
 
@@ -45,6 +47,7 @@ class Manner:
     visits: int = 0
     drafters: Sequence[Drafter] = ()
     planner: Planner | None = None
+    grammars: GrammarCompiler | None = None
     prepare: Callable[[Engine], object] = lambda _engine: None
 
 
@@ -118,6 +121,7 @@ def _engine(
         prefix_caching=manner.visits > 0,
         drafters=manner.drafters,
         planner=manner.planner,
+        grammars=manner.grammars,
         audit=audit,
     )
     if manner.shuffle_seed is not None:

@@ -1,6 +1,7 @@
 """What `make serve` runs, with the embedded model: real text, exact whatever happens around it."""
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -95,6 +96,34 @@ def test_a_stream_is_the_whole_answer_and_a_seed_repeats_it_in_any_company(
     assert len(set(texts)) > 1
 
 
+def test_an_answer_matches_its_schema_whether_or_not_it_is_drafted(client: openai.OpenAI):
+    schema = {
+        "type": "object",
+        "properties": {"city": {"enum": ["Paris", "Rome"]}, "sure": {"type": "boolean"}},
+        "required": ["city", "sure"],
+        "additionalProperties": False,
+    }
+    asked: Any = {
+        "model": MODEL,
+        "messages": QUESTION,
+        "max_tokens": 60,
+        "seed": 3,
+        "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+    }
+    drafted, plain = (
+        client.chat.completions.create(**asked, extra_body={"speculation": {"mode": mode}})
+        for mode in ("auto", "off")
+    )
+    assert drafted.choices[0].message.content == plain.choices[0].message.content
+    assert json.loads(plain.choices[0].message.content).keys() == {"city", "sure"}
+    with pytest.raises(openai.BadRequestError, match="has no place for them") as refused:
+        client.chat.completions.create(
+            **{**asked, "response_format": None},
+            tools=[{"type": "function", "function": {"name": "look"}}],
+        )
+    assert refused.value.param == "tools"
+
+
 def test_a_client_that_leaves_gives_its_pages_back(served: ServeProcess):
     body = {
         "model": MODEL,
@@ -123,6 +152,8 @@ def test_a_stream_survives_its_replica_with_the_text_of_an_undisturbed_run(
         "messages": [{"role": "user", "content": "Tell me a long story about a fox."}],
         "max_tokens": 200,
         "temperature": 0.8,
+        # What was emitted before the death counts after it.
+        "presence_penalty": 0.4,
         "seed": 5,
     }
     undisturbed = client.chat.completions.create(**asked).choices[0].message.content
