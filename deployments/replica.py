@@ -110,7 +110,7 @@ class EngineReplica:
         self._name = name_of_this_replica()
         self._peers = Peers()
         self._office = ReplicaOffice(self._name, self._require_running)
-        self._telemetry = engine_telemetry(model_name, self._name, self.status)
+        self._telemetry = engine_telemetry(model_name, self._name, lambda: self.check_in(()))
         events = asyncio.get_running_loop()
 
         def on_outputs(outputs: tuple[TokenOutput, ...]) -> None:
@@ -196,6 +196,7 @@ class EngineReplica:
             replica=self._name,
             room=room_of_this_replica(),
             steps=counts,
+            decisions=self._telemetry.decisions,
         )
 
     def check_in(
@@ -211,13 +212,11 @@ class EngineReplica:
             replicas: Names of all replicas, as far as the ingress knows them.
             briefing: What operators have ordered, and what of the decisions is known.
         """
-        now_s = time.monotonic()
-        self._peers.note(replicas, now_s)
-        self._streams.renew(request_ids, now_s)
+        self._peers.note(replicas, time.monotonic())
+        self._streams.renew(request_ids, time.monotonic())
         briefing = briefing or Briefing()
         self._office.take(briefing)
-        report = self._office.report(briefing, self._loop.snapshot())
-        return replace(self.status(), report=report)
+        return replace(self.status(), report=self._office.report(briefing, self._loop.snapshot()))
 
     async def signals(self, replica: str, most: int) -> bytes | None:
         """Return what the newest decisions looked at, compressed; None if another one is meant.
@@ -270,10 +269,9 @@ class EngineReplica:
             self._guard.cancel()
             running.loop.stop()
             self._telemetry.stop()
-            if running.policy is not None:
-                running.policy.stop()
-            if running.memory is not None:
-                running.memory.stop()
+            for part in (running.policy, running.memory):
+                if part is not None:
+                    part.stop()
 
     @property
     def _engine(self) -> "Engine":
@@ -292,8 +290,9 @@ class EngineReplica:
         """Each second: let an idle engine's policy look around, end requests without a reader."""
         while True:
             await asyncio.sleep(_GUARD_INTERVAL_S)
-            if self._require_running().policy is not None:
+            if (policy := self._require_running().policy) is not None:
                 self._loop.look_around()
+                self._telemetry.tell_decisions(policy.record)
             for request_id in self._streams.expired(time.monotonic()):
                 logger.warning("request %s has no reader any more; it is ended", request_id)
                 # Its last message ends the stream; until then one abort is enough.

@@ -113,6 +113,7 @@ class EngineStatus:
         policy: What decides on drafts, and what it runs; None where the plan is fixed.
         room: What Serve's settings let it hold; None outside Serve.
         report: What operators see of it; None where nobody checked in.
+        decisions: How many changed something, by the drafters before and after and the reason.
         steps: What its steps came to since its start; None where nobody asked.
     """
 
@@ -133,3 +134,4 @@ class EngineStatus:
     room: Room | None = None
     report: ReplicaReport | None = None
     steps: LoopSnapshot | None = None
+    decisions: tuple[tuple[tuple[str, str, str], int], ...] = ()

@@ -21,5 +21,5 @@ def ready_details(watch: EngineWatch) -> dict[str, Any]:
 def _engine_body(status: EngineStatus) -> dict[str, Any]:
     """Return a replica's status; what operators and metrics see beside it has other paths."""
     body = asdict(replace(status, report=None, steps=None))
-    del body["report"], body["steps"]
+    del body["report"], body["steps"], body["decisions"]
     return body

@@ -115,7 +115,7 @@ POLICY_DECISION_AGE = Metric(
     _GAUGE,
     "seconds",
     _ENGINE,
-    "Since the last of those decisions.",
+    "Since the arm in force took over, trials apart.",
 )
 POLICY_EXPECTED_GAIN = Metric(
     "dflash_policy_expected_gain_ratio",
@@ -129,7 +129,7 @@ POLICY_REALISED_GAIN = Metric(
     _GAUGE,
     "ratio",
     _ENGINE,
-    "What the last paired trial has measured of the arm in force, over what it was compared with.",
+    "How many times as fast the last paired trial found an arm as the one it was compared with.",
 )
 POLICY_PINNED = Metric(
     "dflash_policy_pinned", _GAUGE, "0 or 1", _ENGINE, "1 while an operator's pin is in force."

@@ -3,6 +3,7 @@
 import asyncio
 
 from deployments.request_journal import RequestJournal
+from deployments.telemetry.decisions import Change, Decisions, DecisionTeller
 from deployments.telemetry.otlp_metrics import MetricSender
 from deployments.telemetry.tracing import RequestSpan, Tracing
 from deployments.wire import Step
@@ -48,7 +49,7 @@ class _UntracedPart(EnginePart):
 
 
 class EngineTelemetry:
-    """Makes the parts of those requests that somebody traces, and sends the engine's metrics."""
+    """What a replica tells of requests, of decisions and of its engine."""
 
     def __init__(
         self, replica: str, tracing: Tracing | None = None, sender: MetricSender | None = None
@@ -62,6 +63,7 @@ class EngineTelemetry:
         """
         self._replica = replica
         self._tracing = tracing
+        self._teller = DecisionTeller(replica, tracing)
         self._sender = sender
         self._sending: asyncio.Task[None] | None = None
 
@@ -69,6 +71,15 @@ class EngineTelemetry:
         """Begin to send metrics, from the running event loop."""
         if self._sender is not None:
             self._sending = asyncio.create_task(self._sender.run())
+
+    @property
+    def decisions(self) -> tuple[tuple[Change, int], ...]:
+        """How many decisions there were of each kind."""
+        return self._teller.counts()
+
+    def tell_decisions(self, decisions: Decisions) -> None:
+        """Tell of those decisions that are new."""
+        self._teller.tell(decisions)
 
     def begin(self, request_id: str, carrier: str) -> EnginePart:
         """Return a request's part.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from deployments.operators.report import ReplicaReport
 from deployments.policy_status import PolicyStatus
 from deployments.telemetry import catalogue
 from deployments.telemetry.catalogue import Metric
@@ -28,6 +29,10 @@ def engine_samples(model: str, statuses: Iterable[EngineStatus]) -> Samples:
             _add_steps(samples, status.steps)
         if status.policy is not None:
             _add_policy(samples, status.policy)
+        if status.report is not None:
+            _add_report(samples, status.report)
+        for change, count in status.decisions:
+            samples.add(catalogue.POLICY_DECISIONS, float(count), *change)
     return samples.values
 
 
@@ -79,3 +84,16 @@ def _add_policy(samples: _Collected, policy: PolicyStatus) -> None:
     for mode in (NO_DRAFTER, *policy.break_even):
         samples.add(catalogue.POLICY_MODE, float(mode == drafter), mode)
     samples.add(catalogue.POLICY_PINNED, float(policy.pinned_by is not None))
+
+
+def _add_report(samples: _Collected, report: ReplicaReport) -> None:
+    if report.memory is not None:
+        for component, num_bytes in report.memory.parts.items():
+            samples.add(catalogue.DEVICE_MEMORY, float(num_bytes), component)
+    if report.desk is None:
+        return
+    samples.add(catalogue.POLICY_DECISION_AGE, report.desk.since_s)
+    if report.desk.expected_gain is not None:
+        samples.add(catalogue.POLICY_EXPECTED_GAIN, report.desk.expected_gain)
+    if report.desk.realised is not None:
+        samples.add(catalogue.POLICY_REALISED_GAIN, report.desk.realised.gain)

@@ -15,9 +15,11 @@ import openai
 import pytest
 
 from deployments.guard.keys import new_key
+from tests.rigs.fake_app import MODEL
 from tests.rigs.fake_engine import LETTERS
 from tests.rigs.http_server import eventually
 from tests.rigs.keyed_server import entry, write_keys
+from tests.rigs.otlp_receiver import Received, ReceivedSpan, receiving
 from tests.rigs.serve_process import FAST_MODE, ServeProcess, serve_run
 
 MODES = {"default": {}, "fast": FAST_MODE}
@@ -64,15 +66,25 @@ CONFIG = {
 }
 
 
+@pytest.fixture(scope="module")
+def collector() -> Iterator[Received]:
+    with receiving() as received:
+        yield received
+
+
 @pytest.fixture(scope="module", params=MODES)
 def served(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, collector: Received
 ) -> Iterator[ServeProcess]:
     write_keys(KEYS_FILE, entry("ana", KEY, "infer", "status"))
     with serve_run(
         copy.deepcopy(CONFIG),
         tmp_path_factory.mktemp("serve"),
-        environment=MODES[request.param],
+        environment={
+            **MODES[request.param],
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint,
+            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+        },
         ready_paths=("/readyz", "/small/readyz"),
     ) as process:
         yield process
@@ -117,6 +129,32 @@ def test_a_model_that_cannot_be_loaded_is_named_to_whoever_asks(served: ServePro
 
     assert eventually(lambda: problem() == "model.safetensors is truncated")
     assert httpx.get(f"{served.base_url}/readyz").status_code == 200
+
+
+def test_a_trace_goes_through_all_processes_and_metrics_come_from_each(
+    served: ServeProcess, collector: Received
+):
+    trace_id = os.urandom(16).hex()
+    body = {"model": MODEL, "prompt": "promptword", "max_tokens": 5}
+
+    httpx.post(
+        f"{served.base_url}/v1/completions",
+        json=body,
+        headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"},
+    )
+
+    def spans() -> list[ReceivedSpan]:
+        return [span for span in collector.spans if span.trace_id == trace_id]
+
+    assert eventually(lambda: len(spans()) == 2)
+    front, engine = sorted(spans(), key=lambda span: span.name, reverse=True)
+    assert (front.name, front.parent_id) == (f"text_completion {MODEL}", "b7ad6b7169203331")
+    assert (engine.name, engine.parent_id) == ("engine", front.span_id)
+    assert engine.resource["service.instance.id"] in front.attributes["dflash.replicas"]
+    assert eventually(lambda: "dflash_num_requests_running" in collector.metrics)
+    assert eventually(lambda: "dflash_time_to_first_token_seconds" in collector.metrics)
+    assert not any(b"promptword" in body for body in collector.bodies)
+    assert "dflash_http_requests_total{" in httpx.get(f"{served.base_url}/metrics").text
 
 
 def test_the_openai_client_gets_whole_answers_and_streams(client: openai.OpenAI):
