@@ -8,6 +8,7 @@ import openai
 import pytest
 from openai.types import Completion
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion import Choice as ChatCompletionChoice
 
 from tests.rigs.http_server import FakeServer
 from tests.rigs.transcripts import FILES, ask, ask_async, prepare, read
@@ -37,6 +38,43 @@ def test_the_async_client_reads_the_same(server: FakeServer, file: Path):
             return await ask_async(client, transcript)
 
     assert asyncio.run(run()) == transcript
+
+
+CHATS = [file for file in FILES if {"whole"} < read(file).keys() and file.stem.startswith("chat")]
+
+
+@pytest.mark.parametrize("file", CHATS, ids=lambda file: file.stem)
+def test_the_clients_own_reader_of_streams_comes_to_the_whole_answer(
+    server: FakeServer, openai_client: openai.OpenAI, file: Path
+):
+    transcript = read(file)
+    prepare(server, transcript)
+    options = transcript.get("stream_options", openai.omit)
+
+    with openai_client.chat.completions.stream(
+        **transcript["request"], stream_options=options
+    ) as stream:
+        try:
+            final = stream.until_done().get_final_completion()
+        except openai.LengthFinishReasonError as cut:
+            final = cut.completion
+
+    for choice, expected in zip(final.choices, transcript["whole"]["choices"], strict=True):
+        read_choice = ChatCompletionChoice.model_validate(expected)
+        assert choice.finish_reason == read_choice.finish_reason
+        assert (choice.message.content or None) == (read_choice.message.content or None)
+        assert calls_of(choice) == calls_of(read_choice)
+        assert entries_of(choice) == entries_of(read_choice)
+
+
+def calls_of(choice: ChatCompletionChoice) -> list[tuple[str, str]]:
+    calls = choice.message.tool_calls or []
+    return [(call.function.name, call.function.arguments) for call in calls]
+
+
+def entries_of(choice: ChatCompletionChoice) -> list[Any]:
+    logprobs = choice.logprobs
+    return [] if logprobs is None else [each.to_dict() for each in logprobs.content or []]
 
 
 @EACH
