@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 
 import httpx
 import pytest
@@ -15,19 +14,11 @@ from deployments.openai.tokenizer import TextTokenizer
 from deployments.watch import EngineWatch
 from dflash.config import EngineConfig
 from tests.rigs.byte_tokenizer import byte_level_tokenizer, fallback_tokenizer, tokenizer_files
-from tests.rigs.http_server import MODEL, LocalClient, open_replica
+from tests.rigs.http_server import MODEL, LocalClient, open_replica, until
 
 
 def body(prompt: str) -> dict[str, object]:
     return {"model": MODEL, "prompt": prompt, "max_tokens": 1}
-
-
-async def until(claim: Callable[[], bool]) -> None:
-    for _ in range(4000):
-        if claim():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it never came true")
 
 
 def test_others_are_answered_while_one_long_text_at_a_time_is_encoded(

@@ -98,6 +98,15 @@ def eventually(claim: Callable[[], bool], limit_s: float = 20.0) -> bool:
     return claim()
 
 
+async def until(claim: Callable[[], bool]) -> None:
+    """Wait for what another task of this loop, or another thread, will make true."""
+    for _ in range(4000):
+        if claim():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it never came true")
+
+
 async def open_replica(config: EngineConfig) -> tuple[EngineReplica, FakeLoop]:
     """Return a replica over a fake engine; Serve awaits constructors likewise."""
     opened: list[RunningEngine] = []
