@@ -83,9 +83,11 @@ class PolicyPlanner:
         now_s = self._sources.clock()
         pin = pin_in_force(surroundings.pins, self._sources.replica, now_s)
         reading = self._sources.reading()
+        before = decision.plan.taking_over
         state, num_tokens = decision.state, self._observation.num_context_tokens
         return PolicyStatus(
             arm=decision.plan.arm.name,
+            taking_over=before and before.name,
             reason=str(decision.reason),
             break_even=break_even(state, terms, num_tokens or SHORT_CONTEXT, now_s),
             unmeasured=unmeasured(state, terms),

@@ -12,6 +12,8 @@ class PolicyStatus:
 
     Attributes:
         arm: What runs, such as ``dflash2:7``.
+        taking_over: What those go on with that the arm's drafter does not follow, while it begins
+            with newcomers; None where all decode alike.
         reason: Why, or what keeps a better one back.
         break_even: Most requests at which each drafter pays, by what is known now.
         unmeasured: Drafters none of whose drafts was graded yet: their break-even is what an
@@ -28,6 +30,7 @@ class PolicyStatus:
     """
 
     arm: str
+    taking_over: str | None
     reason: str
     break_even: Mapping[str, int]
     unmeasured: tuple[str, ...]

@@ -37,6 +37,8 @@ def timeline(header: Header, entries: Sequence[LogEntry]) -> str:
     lines += [*_strips(entries), "", _LEGEND]
     for index, entry in enumerate(entries):
         lines += ["", *_block(entry, _measured_later(entries, index), header)]
+        if index and _ends_takeover(entries[index - 1], entry):
+            lines.append(f"    {entry.arm_to.drafter} has taken over: all decode alike")
     return "\n".join(lines) + "\n"
 
 
@@ -93,6 +95,12 @@ def _block(entry: LogEntry, later: Realised | None, header: Header) -> Iterator[
         where = drift.where or "every step"
         yield f"    step times off at {where}: {drift.ratio:.2f} times the table's"
     yield f"    trials may still lose {entry.ledger_s * 1e3:.0f} ms"
+
+
+def _ends_takeover(before: LogEntry, entry: LogEntry) -> bool:
+    """Return whether nobody goes on with another drafter any more; a trial only interrupts."""
+    is_same = before.arm_to.drafter == entry.arm_to.drafter
+    return is_same and before.taking_over is not None and entry.taking_over is None
 
 
 def _worths(entry: LogEntry) -> Iterator[str]:

@@ -92,9 +92,8 @@ class DraftPlan:
 
     def catches_up(self, drafter: str, request_id: str, *, is_decoding: bool) -> bool:
         """Return whether a warm drafter is caught up with a request that it lacks tokens of."""
-        if drafter == self.leaving:
-            return False
-        if self.taking_over is not None and drafter == self.arm.drafter and is_decoding:
+        # Also while a trial of plain decoding runs: the drafter that takes over is warm then.
+        if self.taking_over is not None and (is_decoding or drafter == self.leaving):
             return False
         return self.followed is None or request_id in self.followed
 

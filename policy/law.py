@@ -63,7 +63,7 @@ def choose(view: View, state: State, signals: Signals, terms: Terms) -> Choice:
     spiked = is_spike(state, signals)
     if lighter is not None:
         if spiked or not is_dwelling:
-            is_takeover = not pays_at_once(lighter, max(1.0, view.current.value), signals)
+            is_takeover = not pays_at_once(lighter, view.current.value, signals)
             why = _why_lighter(view, spiked)
             return Choice(lighter.arm, why, tuple(blocked), is_takeover=is_takeover)
         blocked.append(Blocked(lighter.arm, Reason.DWELL))
@@ -135,7 +135,7 @@ def _lighter(view: View, signals: Signals) -> Worth | None:
             for peak in view.other_peaks()
             if _has_shorter_steps(peak, view)
             and _is_worth_less_work(peak, view, signals.reading.is_throttled)
-            and pays(peak, max(1.0, view.current.value), signals)
+            and pays(peak, view.current.value, signals)
         ),
         None,
     )

@@ -69,10 +69,11 @@ class LogEntry:
 
 
 def entry_of(last: Decision, decision: Decision, signals: Signals) -> LogEntry | None:
-    """Return what to log of a decision; None where neither arm, reason nor release changed."""
+    """Return what to log of a decision; None where neither arms, reason nor release changed."""
     state = decision.state
     is_same = (
         decision.plan.arm == last.plan.arm
+        and decision.plan.taking_over == last.plan.taking_over
         and decision.reason == last.reason
         and state.governor.release == last.state.governor.release
     )

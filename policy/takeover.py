@@ -20,16 +20,16 @@ def pays_at_once(worth: Worth, other: float, signals: Signals) -> bool:
 
     Args:
         worth: Of its best arm.
-        other: What is left is worth that otherwise.
+        other: What is left is worth that; where that is below plain, plain decoding is left.
         signals: Has what each drafter lacks.
     """
     catch_up_s = signals.condition_of(worth.arm.drafter).catch_up_s
-    return catch_up_s <= (1.0 - other / worth.value) * _HORIZON_S
+    return catch_up_s <= (1.0 - max(1.0, other) / worth.value) * _HORIZON_S
 
 
 def pays(worth: Worth, other: float, signals: Signals) -> bool:
     """Return whether a drafter may take over, at once or request by request."""
-    return pays_at_once(worth, other, signals) or worth.value >= _GAIN * other
+    return pays_at_once(worth, other, signals) or worth.value >= _GAIN * max(1.0, other)
 
 
 def left_by(view: View) -> Arm:
@@ -40,10 +40,13 @@ def left_by(view: View) -> Arm:
 def leaving(state: State, view: View, signals: Signals) -> Arm | None:
     """Return what the drafter in force still takes over from; None once it follows whom it should.
 
-    The last few are caught up with as soon as that pays.
+    The last few are caught up with as soon as that pays, and all where an operator pinned it: a pin
+    is for everybody.
     """
-    before = state.leaving
-    if before is None:
+    before, pin, drafter = state.leaving, signals.pin, view.held.drafter
+    is_pinned = pin is not None and pin.arm.drafter == drafter
+    lacks_nobody = signals.condition_of(drafter).catch_up_s == 0.0
+    if before is None or is_pinned or lacks_nobody:
         return None
     other = view.worths[before].value
     return None if pays_at_once(view.current, other, signals) else _still_good(before, view)
@@ -56,4 +59,8 @@ def is_under_way(state: State, now_s: float) -> bool:
 
 
 def _still_good(arm: Arm, view: View) -> Arm:
-    return arm if view.is_allowed(arm) and view.worths[arm].value >= 1.0 else PLAIN_ARM
+    """Return an arm, or where that is not allowed or below plain the best of its drafter."""
+    if view.is_allowed(arm) and view.worths[arm].value >= 1.0:
+        return arm
+    best = view.peak(arm.drafter)
+    return PLAIN_ARM if best is None or best.value < 1.0 else best.arm

@@ -99,7 +99,11 @@ WORDS: Mapping[Reason, ReasonWords] = {
 
 
 def sentence_of(entry: LogEntry) -> str:
-    """Return why a plan was chosen, in one sentence with its figures."""
+    """Return why a plan was chosen, in a sentence with its figures, and who does not follow it."""
+    return " ".join([_why(entry), *_takeover(entry)])
+
+
+def _why(entry: LogEntry) -> str:
     count = "1 request decodes" if entry.num_decoding == 1 else f"{entry.num_decoding} decode"
     reason, gain = entry.reason, gain_of(entry)
     if entry.author is not None and reason is Reason.PINNED:
@@ -110,6 +114,12 @@ def sentence_of(entry: LogEntry) -> str:
         return f"{count}; {entry.arm_to.name} promises {gain:.2f} times {entry.arm_from.name}."
     meaning = WORDS[reason].meaning
     return f"{count}. {meaning}"
+
+
+def _takeover(entry: LogEntry) -> Iterator[str]:
+    if entry.taking_over is not None:
+        others = "plainly" if entry.taking_over.is_plain else f"with {entry.taking_over.name}"
+        yield f"It begins with the requests that come; the others go on {others}."
 
 
 def gain_of(entry: LogEntry) -> float | None:
@@ -161,6 +171,7 @@ def _choice(entry: LogEntry) -> Iterator[str]:
         "stays" if entry.arm_from == entry.arm_to else f"takes the place of {entry.arm_from.name}"
     )
     yield f"{entry.arm_to.name} {verb}: {entry.reason}. {WORDS[entry.reason].meaning}"
+    yield from _takeover(entry)
 
 
 def _worth_of(arm: Arm, entry: LogEntry) -> str:

@@ -274,6 +274,10 @@ def test_its_status_says_what_runs_and_up_to_where_it_would_pay():
     assert status.break_even["dflash2"] == 16
     assert status.unmeasured == ("mtp",)
     assert status.max_concurrency == {"dflash2": 2}
+    assert status.taking_over is None
+    begun = Plan(PolicyArm("mtp", 2), taking_over=PolicyArm())
+    planner._decision = replace(planner.decision, plan=begun)
+    assert planner.status().taking_over == "plain"
 
 
 def test_while_nothing_runs_it_looks_each_second_and_gives_back_what_must_be():

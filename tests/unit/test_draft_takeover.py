@@ -66,3 +66,14 @@ def test_whom_neither_follows_decodes_plainly_by_the_plan(after):
     assert total(drive, "num_catch_up_tokens") == 0
     assert set(speculation(drive, "old").num_plain) == {WhyPlain.PLAN}
     assert speculation(drive, "new").num_drafted > 0
+
+
+def test_a_trial_of_plain_decoding_meanwhile_catches_up_with_nobody():
+    drive, (old, new) = served(BEFORE, B_FROM_A)
+    trial = DraftPlan(PLAIN, warm=frozenset({"a", "b"}), taking_over=A)
+    drive.engine.set_planner(Plans([*[trial] * 4, B_FROM_A]))
+    drive.step(5)
+    assert asked_last(drive) == {"a": [old.seed], "b": [new.seed]}
+    drive.finish()
+    assert_right(drive, old, new)
+    assert total(drive, "num_catch_up_tokens") == 0

@@ -12,6 +12,7 @@ import pytest
 
 from deployments import cli
 from deployments.decision_record import DecisionRecord, Made
+from deployments.operators.words import sentence_of
 from deployments.timeline import timeline
 from policy.arms import Arm
 from policy.decision import first_decision
@@ -194,6 +195,11 @@ def test_a_drafter_that_begins_with_newcomers_says_beside_whom(folder):
     entry = replace(from_json(LogEntry, rest[0]), taking_over=Arm("mtp", 2))
     text = timeline(from_json(Header, header), [entry])
     assert "begins with newcomers; the others go on with mtp:2" in text
+    assert "all decode alike" not in text
+    over = replace(entry, arm_from=entry.arm_to, taking_over=None)
+    assert "has taken over: all decode alike" in timeline(from_json(Header, header), [entry, over])
+    assert sentence_of(entry).endswith("the others go on with mtp:2.")
+    assert sentence_of(replace(entry, taking_over=Arm())).endswith("the others go on plainly.")
 
 
 def test_hours_are_those_of_the_wall(folder, explained):
