@@ -93,7 +93,7 @@ def _step_from_outputs(outputs: list[TokenOutput], queue_time_s: float | None) -
     if reason is FinishReason.ABORT:
         reason, error = None, errors.request_aborted()
     elif reason is FinishReason.ERROR:
-        reason, error = None, _error_of(last.error or "the engine gave no reason")
+        reason, error = None, _error_of(last.error or "the engine gave no reason", last.error_field)
     num_cached = max(output.num_cached_tokens for output in outputs)
     return Step(
         token_ids,
@@ -106,5 +106,7 @@ def _step_from_outputs(outputs: list[TokenOutput], queue_time_s: float | None) -
     )
 
 
-def _error_of(detail: str) -> ApiError:
+def _error_of(detail: str, field: str | None) -> ApiError:
+    if field is not None:
+        return errors.invalid_parameter(field, detail)
     return errors.out_of_memory() if detail == OUT_OF_MEMORY else errors.engine_failure(detail)

@@ -251,6 +251,7 @@ class TokenOutput:
         stop_token_id: The id that ended it, where one did. It is not in ``token_ids``.
         num_cached_tokens: Prompt tokens taken from the prefix cache.
         error: Message for the client where ``finish_reason`` is ``error``.
+        error_field: The parameter at fault, in the words of the HTTP API, where one is.
         speculation: Set in the last message of a request that the engine took up.
         decoded: How it decoded in this step; None where it did not, as in the one that ended its
             prompt.
@@ -264,6 +265,7 @@ class TokenOutput:
     stop_token_id: int | None = None
     num_cached_tokens: int = 0
     error: str | None = None
+    error_field: str | None = None
     speculation: Speculation | None = None
     decoded: Decoded | None = None
     started_at_s: float | None = None

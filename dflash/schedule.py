@@ -76,12 +76,14 @@ class Verdict:
         num_kept: Leading tokens of the run that stay; the others were draft tokens the target
             would not have chosen, or that come after its end.
         error: Why the request cannot go on after the chosen tokens, where it cannot.
+        error_field: The request's own parameter at fault in that, where one is.
     """
 
     turn: Turn
     chosen: tuple[Chosen, ...] = ()
     num_kept: int = 0
     error: str | None = None
+    error_field: str | None = None
 
     @property
     def num_accepted(self) -> int:

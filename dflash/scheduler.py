@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dflash.budget import Share, share_out
 from dflash.config import EngineLimits
@@ -255,7 +256,9 @@ def _message(verdict: Verdict) -> TokenOutput | None:
         decoded = turn.sequence.count_plain(turn.drafter, turn.why_plain)
     if not verdict.chosen and verdict.error is None:
         return None
-    return turn.sequence.emit(verdict.chosen, verdict.error, decoded)
+    message = turn.sequence.emit(verdict.chosen, verdict.error, decoded)
+    # Few requests end by a fault, so few messages are made twice.
+    return replace(message, error_field=verdict.error_field) if verdict.error_field else message
 
 
 def _table_of(sequence: Sequence) -> PageTable:

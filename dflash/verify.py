@@ -61,15 +61,17 @@ def _verdict(turn: Turn, logits: Tensor, first: int, token_ids: Iterable[int]) -
     num_tokens = len(turn.run.token_ids)
     if not turn.run.num_logits:
         return Verdict(turn, num_kept=num_tokens)
-    params, chosen, error = turn.sequence.request.sampling, [], None
+    params, chosen = turn.sequence.request.sampling, []
+    error, error_field = None, None
     try:
         for token_id, draft in zip(token_ids, (*turn.drafts, None), strict=False):
             chosen.append(chosen_of(logits, first + len(chosen), token_id, params))
             if token_id != draft or turn.sequence.stops_at(token_id):
                 break
     except EngineError as fault:
-        error = str(fault)
+        error, error_field = str(fault), getattr(fault, "field", None)
     except Exception:
         _logger.exception("a row could not be chosen")
         error = STEP_FAILED
-    return Verdict(turn, tuple(chosen), num_tokens - turn.num_drafts - 1 + len(chosen), error)
+    num_kept = num_tokens - turn.num_drafts - 1 + len(chosen)
+    return Verdict(turn, tuple(chosen), num_kept, error, error_field)

@@ -6,8 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# By the bit: what is added to the logit of an id.
-_BIAS = np.array([-np.inf, 0.0], dtype=np.float32)
+# What is added to the logits of eight ids, by the byte that holds their bits.
+_BIASES = np.where(
+    np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"),
+    np.float32(0.0),
+    np.float32(-np.inf),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,5 @@ class TokenMask:
         Shapes:
             logits: ``[vocab]`` float32, not modified.
         """
-        bits = np.frombuffer(self.bits, dtype=np.uint8)
-        is_allowed = np.unpackbits(bits, count=logits.shape[0], bitorder="little")
-        return logits + torch.from_numpy(_BIAS[is_allowed])
+        biases = _BIASES.take(np.frombuffer(self.bits, dtype=np.uint8), axis=0).reshape(-1)
+        return logits + torch.from_numpy(biases[: logits.shape[0]])

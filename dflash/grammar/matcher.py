@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from llguidance import LLMatcher
 
-from dflash.errors import EngineError
+from dflash.errors import RequestError
 from dflash.grammar.mask import TokenMask
 
 DEAD_END = (
@@ -16,8 +16,8 @@ DEAD_END = (
 NOTHING_FOLLOWS = "NoExtension"
 
 
-class GrammarFaultError(EngineError):
-    """A grammar came to where nothing can follow, or its library failed."""
+class GrammarFaultError(RequestError):
+    """A grammar came to where nothing can follow, or over the bounds of its library."""
 
 
 class Matcher:
@@ -86,8 +86,11 @@ class Matcher:
     def _fault(self, state: LLMatcher) -> GrammarFaultError:
         reason = reason_of(state)
         if reason.startswith(NOTHING_FOLLOWS):
-            return GrammarFaultError(f"{self._field}: {DEAD_END}")
-        return GrammarFaultError(f"{self._field}: the output cannot be matched further: {reason}")
+            return GrammarFaultError(f"{self._field}: {DEAD_END}", self._field)
+        return GrammarFaultError(
+            f"{self._field}: output cannot be matched further ({reason}); simplify its patterns",
+            self._field,
+        )
 
 
 def reason_of(state: LLMatcher) -> str:

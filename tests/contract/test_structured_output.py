@@ -1,5 +1,6 @@
 """`response_format` reaches the engine as a grammar, or is refused by the name of what is wrong."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,7 +9,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from deployments.streams import OpenStreams
 from dflash.grammar.text import Grammar, GrammarKind
+from dflash.request import FinishReason, TokenOutput
 from tests.rigs.http_server import FakeServer
 
 
@@ -89,3 +92,13 @@ def test_what_would_go_on_behind_the_json_is_refused(
             model="fake", messages=HELLO, response_format=FORMAT, extra_body={name: value}
         )
     assert refused.value.param == name
+
+
+def test_an_output_that_the_grammar_leads_nowhere_is_the_requests_fault():
+    output = TokenOutput("r", (), None, FinishReason.ERROR, error="no", error_field="tools")
+    streams = OpenStreams(lease_s=1.0)
+    inbox = streams.open("r", 0.0)
+    streams.deliver([output])
+    error = asyncio.run(inbox.take()).error
+    assert error is not None
+    assert (error.status, error.param, error.message) == (400, "tools", "no")

@@ -18,6 +18,7 @@ from benchmarks.rigs.spelling import (
     spelling_tokenizer,
 )
 from dflash.errors import RequestError
+from dflash.grammar import compiler as compiler_module
 from dflash.grammar.compiler import GrammarCompiler
 from dflash.grammar.matcher import DEAD_END, Matcher
 from dflash.grammar.text import MAX_GRAMMAR_CHARACTERS, Grammar
@@ -186,7 +187,21 @@ def test_a_dead_end_ends_its_own_request_with_the_reason():
     rig.finish()
     last = rig.outputs["dead"][-1]
     assert (last.finish_reason, last.error) == (FinishReason.ERROR, f"response_format: {DEAD_END}")
+    assert last.error_field == "response_format"
     assert_right(rig, asked("well", None, max_tokens=80))
+
+
+def test_an_output_over_the_librarys_bounds_ends_its_own_request(monkeypatch: pytest.MonkeyPatch):
+    few = {**compiler_module._LIMITS, "max_lexer_states": 60}
+    monkeypatch.setattr(compiler_module, "_LIMITS", few)
+    rig = drive(grammars=compiler_of(TOKENIZER, FACTS))
+    wide = json_grammar({"type": "string", "pattern": "^(.*a.{9}|.*b.{8}|.*c.{7}|.*d.{6})*$"})
+    rig.submit(asked("wide", wide), asked("well", None, max_tokens=60))
+    rig.finish()
+    last = rig.outputs["wide"][-1]
+    assert (last.finish_reason, last.error_field) == (FinishReason.ERROR, "response_format")
+    assert "simplify its patterns" in (last.error or "")
+    assert_right(rig, asked("well", None, max_tokens=60))
 
 
 def test_a_fault_of_the_library_ends_its_own_request(monkeypatch: pytest.MonkeyPatch):
