@@ -17,6 +17,7 @@ from deployments.openai.schemas import ChatBody, CompletionBody
 from deployments.openai.tokenization import DetokenizeBody, TokenizeBody
 from deployments.operators.pin_request import PinRequest
 from deployments.version import version_body
+from policy.reasons import Reason
 
 _PATH = "/openapi.json"
 _REF = "#/components/schemas/{model}"
@@ -28,6 +29,22 @@ BODIES: Mapping[str, type[Any]] = {
     "/policy/pins": PinRequest,
 }
 """The model of what is sent to a path."""
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_COUNT: Mapping[str, Any] = {"type": "integer", "minimum": 1, "maximum": 1000}
+_QUERIES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "/policy/decisions": {
+        "since": _TEXT,
+        "replica": _TEXT,
+        "reason": {"type": "string", "enum": [str(reason) for reason in Reason]},
+        "limit": _COUNT,
+    },
+    "/policy/explain": {"replica": _TEXT},
+    "/policy/signals": {
+        "replica": _TEXT,
+        "format": {"type": "string", "enum": ["jsonl"]},
+        "limit": _COUNT,
+    },
+}
 _STREAMED = frozenset({"/v1/chat/completions", "/v1/completions"})
 # Of a body, so not of a path that reads none.
 _OF_BODIES = frozenset(
@@ -75,6 +92,9 @@ def _complete(operation: dict[str, Any], method: str, path: str, schemas: dict[s
         schemas[body.__name__] = schema
         content = {"application/json": {"schema": {"$ref": _REF.format(model=body.__name__)}}}
         operation["requestBody"] = {"required": True, "content": content}
+    for name, schema in _QUERIES.get(path, {}).items():
+        parameter = {"name": name, "in": "query", "required": False, "schema": schema}
+        operation.setdefault("parameters", []).append(parameter)
     if (scope := scope_for(method, path)) is not None:
         operation["security"] = [{"key": []}]
         operation["description"] = f"{operation.get('description', '')}\n\nScope: {scope}.".strip()

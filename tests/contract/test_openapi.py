@@ -59,6 +59,22 @@ def test_every_code_is_said_at_its_status_where_a_body_is_read(document: dict[st
     assert fields["code"]["enum"] == [code.value for code in ErrorCode]
 
 
+def test_every_parameter_of_a_query_is_in_it_and_the_other_way_round(
+    http: httpx.Client, document: dict[str, Any]
+):
+    for path in ("/policy", "/policy/decisions", "/policy/explain", "/policy/signals"):
+        documented = {
+            parameter["name"]
+            for parameter in operations(document)[path, "GET"].get("parameters", [])
+            if parameter["in"] == "query"
+        }
+        refusal = http.get(path, params={"nothing": "1"}).json()["error"]["message"]
+        read = {
+            name for name in ("since", "replica", "reason", "format", "limit") if name in refusal
+        }
+        assert read == documented, path
+
+
 def test_all_but_probes_ask_for_a_key(document: dict[str, Any]):
     asks = {
         path for (path, _), operation in operations(document).items() if "security" in operation
