@@ -4,7 +4,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 CONFIG ?= serve_config.yaml
-BENCH ?= exactness storm law faults fuzz http speculation switching arms waves vram
+BENCH ?= exactness storm law faults fuzz telemetry http speculation switching arms waves vram
 ARGS ?= --quick
 PYTEST_ARGS ?=
 

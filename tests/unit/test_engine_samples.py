@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 
 from benchmarks.rigs.drive import Drive
 from benchmarks.rigs.script_drafter import right_up_to
 from deployments.operators.report import DeskReport, MemoryReport, ReplicaReport
-from deployments.policy_status import PolicyStatus
 from deployments.telemetry import catalogue
 from deployments.telemetry.catalogue import ENGINE_METRICS, Metric
 from deployments.telemetry.engine_samples import engine_samples
@@ -21,21 +21,9 @@ from policy.decision import Realised
 from tests.rigs.drafted import VOCAB, always, request
 
 ORIGIN = ("m", "r1")
-POLICY = PolicyStatus(
-    arm="dflash2:7",
-    reason="steady",
-    break_even={"dflash2": 9, "mtp": 3},
-    max_concurrency={},
-    memory="green",
-    release="nothing",
-    memory_trouble=None,
-    drifts=(),
-    unmeasured=(),
-    is_throttled=False,
-    pinned_by=None,
-    num_errors=0,
-    last_error=None,
-)
+# What metrics read of a status, which has more for people.
+POLICY = SimpleNamespace(arm="dflash2:7", break_even={"dflash2": 9, "mtp": 3}, pinned_by=None)
+PLAIN_POLICY = SimpleNamespace(arm="plain", break_even={"dflash2": 9}, pinned_by="ana")
 DESK = DeskReport(
     home="dflash2:7",
     since_s=12.5,
@@ -138,10 +126,11 @@ def test_the_policy_and_the_memory_are_what_the_replica_reports():
 
 
 def test_plain_decoding_is_a_mode_of_length_0():
-    samples = engine_samples("m", [status(None, policy=replace(POLICY, arm="plain"))])
+    samples = engine_samples("m", [status(None, policy=PLAIN_POLICY)])
 
     assert of(samples, catalogue.POLICY_MODE)[("plain",)] == 1
     assert of(samples, catalogue.POLICY_DRAFT_LEN) == {(): 0}
+    assert of(samples, catalogue.POLICY_PINNED) == {(): 1}
 
 
 def test_replicas_are_series_of_their_own_so_none_runs_backwards():
