@@ -16,7 +16,7 @@ from deployments.openai.body import parse_body, read_body
 from deployments.openai.chat import ChatDialect, num_logprobs_of
 from deployments.openai.choices import Choice, each_choice, interleave
 from deployments.openai.completions import CompletionDialect, prompts_of
-from deployments.openai.constraint import call_reader_of, template_variables
+from deployments.openai.constraint import call_reader_of, functions_of, template_variables
 from deployments.openai.errors import RefusedError
 from deployments.openai.generation import (
     Answer,
@@ -81,7 +81,10 @@ class Gateway:
         raw = await read_body(http_request)
         body, ignored = parse_body(raw, ChatBody)
         model = self.require_model_named(body.model)
-        text = self.render(model, body.messages, template_variables(body, model.tokenizer))
+        variables = template_variables(
+            body.chat_template_kwargs, functions_of(body), model.tokenizer
+        )
+        text = self.render(model, body.messages, variables)
         # The template writes the start tokens itself.
         prompt = await self.encode(model, text, add_special_tokens=bool(body.add_special_tokens))
         num_logprobs, seed = num_logprobs_of(body), seed_of(body)

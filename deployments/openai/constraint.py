@@ -1,5 +1,6 @@
 """What a request's answer must match: its form, or the calls it must make."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployments.openai import errors, response_format
@@ -48,14 +49,20 @@ def functions_of(body: GenerationBody) -> tuple[Function, ...]:
     return tools_in_use(body.tools, body.tool_choice) if isinstance(body, ChatBody) else ()
 
 
-def template_variables(body: ChatBody, tokenizer: TextTokenizer) -> dict[str, Any]:
+def template_variables(
+    given: Mapping[str, Any] | None, functions: Sequence[Function], tokenizer: TextTokenizer
+) -> dict[str, Any]:
     """Return what the chat template is to read besides the messages.
 
+    Args:
+        given: What the client says of it.
+        functions: Those that the model may call.
+        tokenizer: Has the template.
+
     Raises:
-        RefusedError: There are tools, and the template has no place for them.
+        RefusedError: There are functions, and the template has no place for them.
     """
-    variables = dict(body.chat_template_kwargs or {})
-    functions = functions_of(body)
+    variables = dict(given or {})
     if functions:
         if tokenizer.why_no_tools is not None:
             raise RefusedError(errors.unsupported_parameter("tools", tokenizer.why_no_tools))

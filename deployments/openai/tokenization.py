@@ -9,6 +9,7 @@ from deployments.openai.errors import RefusedError
 from deployments.openai.fields import Text
 from deployments.openai.schemas import MessagesField, TemplateVariables
 from deployments.openai.tokenizer import TextTokenizer
+from deployments.openai.tools import ToolsField
 
 # An answer writes several bytes for each; longer than any model's context by far.
 MAX_CHARACTERS = 1_048_576
@@ -23,6 +24,7 @@ class TokenizeBody(BaseModel):
     model: str | None = None
     prompt: Annotated[Text, Field(max_length=MAX_CHARACTERS)] | None = None
     messages: MessagesField | None = None
+    tools: ToolsField | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: TemplateVariables | None = None
@@ -49,7 +51,7 @@ def refuse_unclear(body: TokenizeBody) -> None:
             errors.invalid_parameter("prompt", "prompt or messages must be given, and one of them")
         )
     if body.messages is None:
-        for name in ("add_generation_prompt", "chat_template_kwargs"):
+        for name in ("tools", "add_generation_prompt", "chat_template_kwargs"):
             if getattr(body, name) is not None:
                 raise RefusedError(
                     errors.invalid_parameter(name, f"{name} needs messages; leave it out")

@@ -167,6 +167,8 @@ TOKENIZE = {
     "messages": replace(
         MESSAGES, huge=[HELLO * 4097, [{"role": "user", "content": "a" * (2**20 + 1)}]]
     ),
+    # What a grammar could not enforce can be counted all the same.
+    "tools": replace(CHAT["tools"], wrong=CHAT["tools"].wrong[:-1], beside={"messages": HELLO}),
     "add_special_tokens": replace(START_IDS, beside={"prompt": "x"}),
     "add_generation_prompt": Row([False], [True], [1, "x"], beside={"messages": HELLO}),
     "chat_template_kwargs": replace(TEMPLATE, beside={"messages": HELLO}),

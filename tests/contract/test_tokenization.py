@@ -45,12 +45,13 @@ def test_tokens_can_come_with_their_names(server: FakeServer, http: httpx.Client
 
 
 @pytest.mark.parametrize("prompted", [True, False])
+@pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f"}}]])
 def test_a_chat_becomes_the_ids_that_its_completion_would_begin_with(
-    server: FakeServer, http: httpx.Client, prompted: bool
+    server: FakeServer, http: httpx.Client, prompted: bool, tools: object
 ):
-    fields = {"messages": HELLO, "add_generation_prompt": prompted}
-    tokens = ask(http, "/tokenize", **fields)["tokens"]
-    asked = {"model": "fake", "messages": HELLO, "max_tokens": 1}
+    chat = {"messages": HELLO, "tools": tools, "chat_template_kwargs": {"thinks": True}}
+    tokens = ask(http, "/tokenize", **chat, add_generation_prompt=prompted)["tokens"]
+    asked = {"model": "fake", **chat, "max_tokens": 1}
     assert http.post("/v1/chat/completions", json=asked).status_code == 200
 
     prompt = list(server.loop.submitted[-1].prompt_token_ids)
@@ -70,6 +71,7 @@ def test_an_empty_text_has_no_ids_and_no_ids_are_an_empty_text(http: httpx.Clien
         ("/tokenize", {"prompt": "a", "messages": HELLO}, "prompt"),
         ("/tokenize", {"prompt": "a", "add_generation_prompt": False}, "add_generation_prompt"),
         ("/tokenize", {"prompt": "a", "chat_template_kwargs": {}}, "chat_template_kwargs"),
+        ("/tokenize", {"prompt": "a", "tools": []}, "tools"),
         ("/tokenize", {"prompt": "a" * 1_048_577}, "prompt"),
         ("/tokenize", {"messages": [{**HELLO[0], "content": "a" * 1_048_577}]}, "messages"),
         ("/tokenize", {"prompt": "a", "continue_final_message": True}, "continue_final_message"),
