@@ -11,7 +11,7 @@ from ray import cloudpickle
 
 from deployments.ingress import Ingress
 from deployments.logs import join_serve_log
-from tests.rigs.http_server import FakeServer
+from tests.rigs.http_server import FakeServer, eventually
 
 NAMES = ("ray.serve", "deployments", "dflash")
 
@@ -89,9 +89,15 @@ def records(server: FakeServer) -> Iterator[list[logging.LogRecord]]:
         logger.removeHandler(handler)
 
 
-def lines_of(records: list[logging.LogRecord]) -> list[dict[str, Any]]:
-    unique = {id(record): record for record in records}
-    return [r.__dict__["request"] for r in unique.values() if "request" in r.__dict__]
+def lines_of(records: list[logging.LogRecord], count: int) -> list[dict[str, Any]]:
+    """Return the lines of so many requests; each is written after its answer."""
+
+    def found() -> list[dict[str, Any]]:
+        unique = {id(record): record for record in records}
+        return [r.__dict__["request"] for r in unique.values() if "request" in r.__dict__]
+
+    assert eventually(lambda: len(found()) >= count)
+    return found()
 
 
 CHAT = {"model": "fake", "messages": [{"role": "user", "content": "promptword"}], "max_tokens": 9}
@@ -110,7 +116,7 @@ def test_each_request_leaves_one_line_in_fields(
     )
     http.get("/livez")
 
-    (line,) = lines_of(records)
+    (line,) = lines_of(records, 1)
     times = {name: line.pop(name) for name in ("queue_ms", "first_token_ms", "duration_ms")}
     assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["duration_ms"]
     assert len(line.pop("request_id")) == 32
@@ -135,7 +141,7 @@ def test_a_refused_request_leaves_a_line_with_its_code(
 ):
     http.post("/v1/chat/completions", json={**CHAT, "temperature": -1})
 
-    (line,) = lines_of(records)
+    (line,) = lines_of(records, 1)
     assert (line["status"], line["code"]) == (400, "invalid_parameter")
 
 
@@ -157,7 +163,7 @@ def test_no_word_of_a_prompt_or_an_answer_is_logged(
     http.post("/v1/chat/completions", content=b'{"promptword')
     http.post("/v1/chat/completions", json={**CHAT, "messages": [{"role": "promptword"}]})
 
-    assert len(lines_of(records)) == 4
+    assert len(lines_of(records, 4)) == 4
     written = "".join(f"{record.getMessage()} {record.__dict__}" for record in records)
     for word in ("promptword", "answerword", "stopword", "userword", "otherword"):
         assert word not in written
