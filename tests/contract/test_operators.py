@@ -244,7 +244,7 @@ def test_the_explanation_names_guards_first_and_the_choice_last():
 
 def test_signals_are_a_file_that_replays_to_the_bit(tmp_path, capsys):
     async def test(members: list[Member], front: Front) -> None:
-        members[0].steps(400)
+        members[0].steps(800)
         answer = await front.http.get("/policy/signals", params={"replica": "a", "limit": "30"})
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/jsonl"
