@@ -11,6 +11,7 @@ _VERBS = {
     "explain": ("deployments.explain", "say what the policy changed, when and why"),
     "keys": ("deployments.guard.keys_verb", "draw API keys, and check a file of them"),
     "replay": ("deployments.replay", "make recorded decisions again and compare them"),
+    "status": ("deployments.status_verb", "show what every replica runs, why, and what it brings"),
     "train": ("dflash.train.__main__", "train a drafter for your own target"),
 }
 

@@ -20,20 +20,24 @@ class RequestClock:
         began_s: When it arrived, seconds.
         first_s: When its first token came; None before.
         last_s: When its newest came.
-        num_tokens: How many came.
+        num_further: Tokens in the messages after the first that had some.
     """
 
     began_s: float
     first_s: float | None = None
     last_s: float = 0.0
-    num_tokens: int = 0
+    num_further: int = 0
 
     def note(self, num_tokens: int, now_s: float) -> None:
         """Enter the tokens of one message."""
-        if num_tokens:
-            self.first_s = now_s if self.first_s is None else self.first_s
-            self.last_s = now_s
-            self.num_tokens += num_tokens
+        if not num_tokens:
+            return
+        self.last_s = now_s
+        if self.first_s is None:
+            # What came with the first token took no time of its own.
+            self.first_s = now_s
+        else:
+            self.num_further += num_tokens
 
 
 class LatencyWindow:
@@ -46,7 +50,7 @@ class LatencyWindow:
         """Enter a request that ended, or that its client left; one without a token says nothing."""
         if times.first_s is None:
             return
-        further = times.num_tokens - 1
+        further = times.num_further
         tpot_s = (times.last_s - times.first_s) / further if further else None
         self._ended.append((now_s, times.first_s - times.began_s, tpot_s))
 

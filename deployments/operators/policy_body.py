@@ -71,15 +71,20 @@ def _who_speculates(rows: Sequence[dict[str, Any]]) -> str:
 
 def _gain(rows: Sequence[dict[str, Any]]) -> str | None:
     """Return what trials have measured lately against plain decoding, over all replicas."""
-    measured = [
-        row["gain"]
-        for row in rows
-        if row["gain"] and row["gain"]["realised_over"] == PLAIN and not row["is_stale"]
-    ]
-    if not any(row["mode"] != PLAIN for row in rows):
+    speculating = [row for row in rows if row["mode"] != PLAIN and not row["is_stale"]]
+    if not speculating:
         return None
+    measured = [row["gain"] for row in speculating if row["gain"] and _is_of(row)]
     if not measured:
         return "What it gains is not measured yet."
     mean = sum(gain["realised"] for gain in measured) / len(measured)
     age = age_words(min(gain["realised_age_s"] for gain in measured))
     return f"Output {mean:.1f}x plain, measured by a trial {age} ago."
+
+
+def _is_of(row: dict[str, Any]) -> bool:
+    """Return whether what was measured is of the drafter that runs, against plain decoding."""
+    gain = row["gain"]
+    if gain["realised_over"] != PLAIN:
+        return False
+    return gain["realised_plan"].partition(":")[0] == row["mode"]

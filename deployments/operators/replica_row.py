@@ -53,6 +53,8 @@ def row_of(heard: Heard, speculation: SpeculationReport | None) -> dict[str, Any
             "tpot_p95_s": report.latency.tpot_p95_s,
         },
         "memory": report and report.memory and memory_body(report.memory, desk),
+        "memory_level": status.policy and status.policy.memory,
+        "given_up": status.policy and status.policy.release,
         "alarms": alarms_of(heard),
     }
 
@@ -163,10 +165,14 @@ def _fixed_plan(speculation: SpeculationReport | None) -> dict[str, Any]:
 
 
 def _acceptance(acceptance: Acceptance, home: str) -> dict[str, Any]:
-    """Return a drafter's acceptance at the length in force, or at its longest where it is idle."""
+    """Return a drafter's acceptance at the length in force, or at its longest where it is idle.
+
+    No place counts of which nothing was graded: nobody knows what it would bring.
+    """
     mode = mode_body(home)
     is_running = mode["mode"] == acceptance.drafter
-    length = mode["draft_len"] if is_running else acceptance.draft_lengths[-1]
+    longest = mode["draft_len"] if is_running else acceptance.draft_lengths[-1]
+    length = min(longest, len(acceptance.by_place))
     return {
         "drafter": acceptance.drafter,
         "is_running": is_running,

@@ -98,19 +98,29 @@ WORDS: Mapping[Reason, ReasonWords] = {
 }
 
 
+# Where what the plans are worth has decided.
+_WEIGHED = (
+    Reason.FASTER,
+    Reason.WIDER,
+    Reason.NARROWER,
+    Reason.SLOWER_THAN_PLAIN,
+    Reason.LOAD_SPIKE,
+)
+
+
 def sentence_of(entry: LogEntry) -> str:
     """Return why a plan was chosen, in a sentence with its figures, and who does not follow it."""
     return " ".join([_why(entry), *_takeover(entry)])
 
 
 def _why(entry: LogEntry) -> str:
-    count = "1 request decodes" if entry.num_decoding == 1 else f"{entry.num_decoding} decode"
-    reason, gain = entry.reason, gain_of(entry)
+    rows, reason, gain = entry.num_decoding, entry.reason, gain_of(entry)
+    count = "1 request decodes" if rows == 1 else f"{rows} requests decode"
     if entry.author is not None and reason is Reason.PINNED:
         return f"{entry.author} pinned {entry.arm_to.name}."
     if reason in (Reason.IDLE, Reason.STARTING) or not entry.num_decoding:
         return WORDS[reason].meaning
-    if entry.arm_from != entry.arm_to and gain is not None:
+    if reason in _WEIGHED and entry.arm_from != entry.arm_to and gain is not None:
         return f"{count}; {entry.arm_to.name} promises {gain:.2f} times {entry.arm_from.name}."
     meaning = WORDS[reason].meaning
     return f"{count}. {meaning}"

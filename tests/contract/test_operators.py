@@ -457,12 +457,12 @@ async def _is_drained(front: Front) -> bool:
 def test_latency_is_that_of_the_requests_that_ended_lately():
     async def test(_members: list[Member], front: Front) -> None:
         assert (await front.policy())["a"]["latency"]["ttft_p95_s"] is None
-        await front.http.post("/v1/chat/completions", json=CHAT)
+        for _ in range(2):
+            await front.http.post("/v1/chat/completions", json=CHAT)
         await front.checked_in()
-        latency = (await front.policy())["a"]["latency"]
-        assert latency["num_requests"] == 1
-        assert latency["ttft_p95_s"] > 0.0
-        assert latency["tpot_p50_s"] >= 0.0
+        for row in (await front.policy()).values():
+            assert row["latency"]["num_requests"] == 1
+            assert row["latency"]["ttft_p95_s"] > 0.0
 
     on_fleet(test)
 

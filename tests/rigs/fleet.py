@@ -1,17 +1,26 @@
 """Replicas with policies in one process, and any number of ingresses in front: a fleet, no Ray."""
 
+import asyncio
+import threading
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
+import uvicorn
+
 from benchmarks.rigs.made_up_times import step_times
+from deployments.gateway import Gateway
+from deployments.guard.guard import Guard
+from deployments.http import create_app
+from deployments.ingress import running
 from deployments.operators.memory_desk import MemoryDesk
 from deployments.operators.replica_office import ReplicaOffice
 from deployments.operators.report import Briefing
 from deployments.policy_desk import Holdings, PolicyDesk
 from deployments.replica import EngineReplica
+from deployments.watch import EngineWatch
 from deployments.wire import EngineStatus, FilePart, ModelCard, Step
 from dflash.config import EngineConfig
 from dflash.memory import MemoryPlan
@@ -20,7 +29,7 @@ from dflash.request import GenerateRequest
 from dflash.stats import DrafterStats, EngineCounts, Grades, StepStats
 from policy.vram import StandInProbe
 from tests.rigs.fake_engine import FakeLoop
-from tests.rigs.http_server import open_replica
+from tests.rigs.http_server import eventually, open_replica
 
 GIB = 1 << 30
 MEMORY_PLAN = MemoryPlan(
@@ -122,7 +131,7 @@ class FleetClient:
     def __init__(self, members: list[Member]) -> None:
         self.members = members
         self.silent: set[str] = set()
-        self.num_live = 0
+        self.num_live = self.num_asked = 0
 
     def _answering(self) -> list[Member]:
         return [member for member in self.members if member.name not in self.silent]
@@ -131,8 +140,11 @@ class FleetClient:
         self, request: GenerateRequest, carrier: str = ""
     ) -> AsyncGenerator[Step, None]:
         self.num_live += 1
+        self.num_asked += 1
+        answering = self._answering()
+        replica = answering[self.num_asked % len(answering)].replica
         try:
-            async with aclosing(self._answering()[0].replica.generate(request, carrier)) as steps:
+            async with aclosing(replica.generate(request, carrier)) as steps:
                 async for step in steps:
                     yield step
         finally:
@@ -150,6 +162,55 @@ class FleetClient:
             if (text := await member.replica.signals(replica, most)) is not None:
                 return text
         return None
+
+
+@dataclass
+class FleetServer:
+    """A fleet behind one ingress on a real socket.
+
+    Attributes:
+        base_url: Where it answers.
+        members: Its replicas.
+        client: The ingress's end of the handle.
+    """
+
+    base_url: str
+    members: list[Member]
+    client: FleetClient
+
+    def member(self, name: str) -> Member:
+        """Return a replica by its name."""
+        return next(member for member in self.members if member.name == name)
+
+
+@contextmanager
+def serving_fleet(names: tuple[str, ...], guard: Guard | None = None) -> Iterator[FleetServer]:
+    """Serve replicas of these names until the block ends."""
+    parts: list[tuple[uvicorn.Server, EngineWatch, FleetClient]] = []
+
+    async def main() -> None:
+        members = [await open_member(name) for name in names]
+        client = FleetClient(members)
+        watch = EngineWatch(client)
+        app = create_app(Gateway(client, watch, "fake"), running(watch.run()), guard)
+        settings = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none")
+        server = uvicorn.Server(settings)
+        parts.append((server, watch, client))
+        await server.serve()
+        for member in members:
+            member.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    if not eventually(lambda: bool(parts) and parts[0][0].started and bool(parts[0][1].statuses)):
+        raise RuntimeError("the test server did not start")
+    server, _, client = parts[0]
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield FleetServer(f"http://127.0.0.1:{port}", client.members, client)
+    finally:
+        server.should_exit = True
+        thread.join(20)
 
 
 def _step(drafter: str, length: int, rows: int, right: int) -> StepStats:

@@ -45,7 +45,7 @@ def test_the_wheel_holds_every_module_and_every_kernel_source(wheel: zipfile.Zip
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
-        for suffix in ("py", "c", "h")
+        for suffix in ("py", "c", "h", "html")
         for path in (ROOT / package).rglob(f"*.{suffix}")
     }
     assert wanted <= set(wheel.namelist())
