@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.arms import PLAIN, Ladder, Rungs
+from policy.arms import PLAIN, PLAIN_ARM, Ladder, Rungs
 from policy.controller import decide
 from policy.decision import Decision, first_decision
 from policy.governor import Governor, Pressure
@@ -25,6 +25,8 @@ READINGS = st.one_of(
     ),
     st.builds(lambda trouble: MemoryReading(trouble=trouble), st.sampled_from(MemoryTrouble)),
 )
+# The dear ones are those that a drafter begins with newcomers for.
+CATCH_UP_S = st.floats(0.0, 1.0) | st.floats(5.0, 60.0)
 SURROUNDINGS = st.fixed_dictionaries(
     {
         "num_waiting": st.integers(0, 40),
@@ -43,7 +45,7 @@ SURROUNDINGS = st.fixed_dictionaries(
         ).map(tuple),
         "drafters": st.dictionaries(
             st.sampled_from(["dflash2", "mtp"]),
-            st.builds(DrafterCondition, st.booleans(), st.floats(0.0, 1.0), st.floats(0.0, 0.01)),
+            st.builds(DrafterCondition, st.booleans(), CATCH_UP_S, st.floats(0.0, 0.01)),
         ),
     }
 )
@@ -103,9 +105,11 @@ def test_no_plan_breaks_a_ceiling_or_a_limit(episodes, limits):
         if arm.is_plain:
             assert not plan.by_request
             continue
-        most = limits.max_concurrency.get(arm.drafter)
-        assert most is None or signals.num_decoding <= most
-        assert signals.condition_of(arm.drafter).is_loaded
+        for each in {arm, plan.taking_over or arm} - {PLAIN_ARM}:
+            most = limits.max_concurrency.get(each.drafter)
+            assert most is None or signals.num_decoding <= most
+            assert limits.max_draft_length is None or each.draft_length <= limits.max_draft_length
+            assert signals.condition_of(each.drafter).is_loaded
         for request in signals.requests:
             length = plan.by_request.get(request.request_id, arm.draft_length)
             named_alike = [

@@ -77,3 +77,16 @@ def test_a_trial_of_plain_decoding_meanwhile_catches_up_with_nobody():
     drive.finish()
     assert_right(drive, old, new)
     assert total(drive, "num_catch_up_tokens") == 0
+
+
+def test_the_one_that_leaves_is_not_caught_up_with_a_prefix_that_it_lacks():
+    drive, (old, new) = served(DraftPlan(B, warm=frozenset({"b"})), B_FROM_A, prompt=PREFIX[:41])
+    assert asked_last(drive) == {"a": [], "b": [old.seed, new.seed]}
+    drive.finish()
+    assert_right(drive, old, new)
+    assert total(drive, "num_catch_up_tokens") == 0
+
+
+def test_what_is_taken_over_from_has_to_be_warm():
+    with pytest.raises(ValueError, match="add 'a' to warm"):
+        DraftPlan(B, warm=frozenset({"b"}), taking_over=A)
