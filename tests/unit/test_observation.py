@@ -89,3 +89,17 @@ def test_what_memory_makes_the_policy_give_up_is_what_the_engine_releases():
     residency = {"dflash2": Residency.NO_WEIGHTS, "mtp": Residency.NO_CONTEXT}
     released = {"dflash2": Release.WEIGHTS, "mtp": Release.CONTEXT}
     assert draft_plan(Plan(PLAIN_ARM, residency=residency)) == DraftPlan(released=released)
+
+
+def test_of_long_steps_four_are_waited_for():
+    now_s = [0.0]
+    times = times_from(measured(), LADDER)
+    seen = Observation(times, replace(SOURCES, clock=lambda: now_s[0]))
+    engine = PlanSignals(EngineCounts(2, 0, 30, 10, 0, 100), ROWS, StepStats())
+    seen.see(engine, PLAIN_ARM)
+    seen.look(engine)
+    looks = []
+    for _ in range(5):
+        now_s[0] += 2.0
+        looks.append(seen.see(replace(engine, last=StepStats(num_decoding=2)), PLAIN_ARM))
+    assert looks == [False, False, False, True, True]

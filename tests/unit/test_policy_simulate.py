@@ -21,7 +21,7 @@ from benchmarks.simulate.h200 import (
 from benchmarks.simulate.score import not_below_plain, recovery_s, scored, waited_s
 from benchmarks.simulate.traces import read_trace
 from policy.arms import PLAIN_ARM, Arm
-from policy.decision import Plan
+from policy.decision import Plan, Residency
 from policy.errors import PolicyError
 from policy.simulate import Simulation
 from policy.terms import Terms
@@ -31,6 +31,7 @@ COSTS = PUBLISHED.table()
 TRUTH = Truth(LADDER, COSTS, {"text": {"dflash2": 0.85, "mtp": 0.8}}, noise=0.0, spike_share=0.0)
 TERMS = Terms(LADDER, COSTS)
 WIDEST = Arm("dflash2", 7)
+SHORT = Arm("mtp", 3)
 
 
 def steady(rows: int, num_tokens: int = 2000) -> list[Arrival]:
@@ -85,6 +86,38 @@ def test_a_trial_is_worth_what_those_bring_who_draft_in_it():
     plain_s = COSTS.seconds(PLAIN_ARM, 8, 0, 0)
     assert few.worth == pytest.approx(tokens * plain_s / step_s)
     assert few.worth < all_of_them.worth == pytest.approx(all_of_them.worths[arm])
+
+
+class TakingOver:
+    """Drafts with one for the first request, then with another for those that come later."""
+
+    def __init__(self) -> None:
+        self.lacking_s: list[float] = []
+
+    def plan(self, signals) -> Plan:
+        warm = {"mtp": Residency.WARM, "dflash2": Residency.WARM}
+        self.lacking_s.append(signals.condition_of("dflash2").catch_up_s)
+        if len(self.lacking_s) < 3:
+            return Plan(SHORT, residency={"mtp": Residency.WARM})
+        return Plan(WIDEST, taking_over=SHORT, residency=warm)
+
+
+def test_a_drafter_that_takes_over_drafts_for_newcomers_and_catches_up_with_nobody():
+    dear = replace(TRUTH, catch_up_s=5.0)
+    soon_s = 10 * COSTS.seconds(SHORT, 1, 3, 0)
+    arrivals = [Arrival(0.0, 1, 400, "text"), Arrival(soon_s, 1, 400, "text")]
+    controller = TakingOver()
+    ticks = lived(controller, arrivals, dear, until_s=0.6).ticks
+    assert all(tick.own_s < 1.0 for tick in ticks)
+    plain_s = COSTS.seconds(PLAIN_ARM, 2, 0, 0)
+    # Each drafts for one of two: the time of such a step is plain's and what either adds to it.
+    added = [COSTS.seconds(arm, 2, arm.draft_length / 2, 0) - plain_s for arm in (SHORT, WIDEST)]
+    tokens = sum(TRUTH.tokens("text", arm, 0.0) for arm in (SHORT, WIDEST)) / 2
+    (both, *_) = [tick for tick in ticks if tick.num_rows == 2]
+    assert both.worth == pytest.approx(tokens * plain_s / (plain_s + sum(added)))
+    # The old one's context is lacking until it ends, the new one's never.
+    assert controller.lacking_s[4] == 5.0
+    assert set(controller.lacking_s) == {0.0, 5.0}
 
 
 def test_noise_of_step_times_is_not_taken_for_a_loss():

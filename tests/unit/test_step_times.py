@@ -1,11 +1,13 @@
 """Step times: what is measured, how the policy reads it, and when it is measured again."""
 
+import errno
 import json
 import logging
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -250,6 +252,19 @@ def test_a_folder_that_cannot_be_written_costs_the_next_start_and_says_what_to_s
     assert step_times_of(engine, {}, tmp_path / "file", nothing) == first
     assert len(counted) == 2
     assert "engine.cache_dir" in caplog.text
+
+
+def test_times_that_cannot_be_kept_are_used_and_nothing_of_them_stays(
+    tmp_path, counted, monkeypatch, caplog
+):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Path, "replace", full)
+    assert step_times_of(idle(), {}, tmp_path, nothing).costs.prefill_s > 0.0
+    assert len(counted) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+    assert "its file system is full" in caplog.text
 
 
 def test_replicas_that_start_together_measure_one_after_the_other(
