@@ -20,8 +20,8 @@ class Pace:
         tokens_per_step: Tokens of a message; a clock that counts messages is wrong by this.
     """
 
-    first_s: float = 0.3
-    step_s: float = 0.04
+    first_s: float = 1.0
+    step_s: float = 0.05
     tokens_per_step: int = 2
 
     def ttft_ms(self) -> float:

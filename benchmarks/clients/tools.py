@@ -43,12 +43,13 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a client reports. Times are medians, milliseconds."""
+    """What a client reports; None where it has no such number. Times are medians, milliseconds."""
 
     requests: float
     output_tokens: float
     ttft_ms: float
     tpot_ms: float
+    acceptance_length: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,8 @@ def _aiperf_reading(folder: Path) -> Reading:
         output_tokens=found["total_output_tokens"]["avg"],
         ttft_ms=found["time_to_first_token"]["p50"],
         tpot_ms=found["inter_token_latency"]["p50"],
+        # Of the metrics in our answers, by the names that it knows from vLLM.
+        acceptance_length=found["spec_decode_acceptance_length"]["avg"],
     )
 
 
