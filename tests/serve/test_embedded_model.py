@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import openai
 import pytest
 import yaml
 
+from deployments import replay
 from dflash.cache_folder import CACHE_DIR_VARIABLE, default_cache_dir
 from tests.rigs.http_server import eventually
 from tests.rigs.serve_process import ROOT, ServeProcess, serve_run
@@ -122,6 +124,35 @@ def test_an_answer_matches_its_schema_whether_or_not_it_is_drafted(client: opena
             tools=[{"type": "function", "function": {"name": "look"}}],
         )
     assert refused.value.param == "tools"
+
+
+def test_operators_see_pin_and_replay_the_policy_and_get_the_drafters_memory_back(
+    served: ServeProcess, tmp_path: Path
+):
+    """Behind a handle as in one process: what goes round with the check-ins crosses it."""
+    with httpx.Client(base_url=served.base_url, timeout=20) as http:
+
+        def first() -> dict[str, Any]:
+            return http.get("/policy").raise_for_status().json()["replicas"][0]
+
+        def drafter_bytes() -> int:
+            memory = http.get("/admin/memory").json()["replicas"][0]["memory"]
+            assert sum(memory["parts"].values()) == memory["total_bytes"]
+            return memory["parts"]["drafter_weights"]
+
+        before = drafter_bytes()
+        assert before > 0
+        body = {"plan": "plain", "minutes": 5, "why": "a test", "author": "t"}
+        made = http.post("/policy/pins", json={**body, "release_drafter": True})
+        assert (made.status_code, made.json()["waits_for"]) == (201, [])
+        assert eventually(lambda: first()["reason"] == "pinned" and drafter_bytes() == 0)
+        http.delete(f"/policy/pins/{made.json()['pin']['id']}").raise_for_status()
+        assert eventually(lambda: first()["pin"] is None and drafter_bytes() == before)
+        assert http.get("/policy/decisions", params={"reason": "pinned"}).json()["decisions"]
+        name = first()["replica"]
+        signals = http.get("/policy/signals", params={"replica": name}).raise_for_status()
+        (tmp_path / "signals.jsonl").write_text(signals.text)
+        assert replay.main([str(tmp_path / "signals.jsonl")]) == 0
 
 
 def test_a_client_that_leaves_gives_its_pages_back(served: ServeProcess):
