@@ -116,11 +116,15 @@ def test_logprobs_of_all_tokens_come_with_a_call(server: FakeServer, openai_clie
     assert [entry.token for entry in streamed] == [entry.token for entry in whole]
 
 
+@pytest.mark.usefixtures("one_step_a_message")
 def test_one_call_only_ends_the_answer_with_it(server: FakeServer, openai_client: openai.OpenAI):
     server.loop.say(f"{WEATHER}\n{NOW}")
-    (choice,) = create(openai_client, parallel_tool_calls=False).choices
+    answer = create(openai_client, parallel_tool_calls=False)
+    (choice,) = answer.choices
     assert choice.finish_reason == "tool_calls"
     assert [name for name, _ in calls_of(choice.message)] == ["weather"]
+    num_tokens = len(server.loop.tokenizer.encode(WEATHER).ids)
+    assert answer.usage.completion_tokens == num_tokens
 
 
 def told(server: FakeServer) -> tuple[TaggedJson, Any] | None:

@@ -168,6 +168,13 @@ def test_many_tagged_texts_with_what_stands_between(speller):
     assert not matches(speller, tagged("\n"), one() + one())
 
 
+def test_nothing_is_looked_at_behind_the_end(speller):
+    tokenizer, grammars = speller
+    drafts = tokenizer.encode("so").ids + [tokenizer.token_to_id(END)] * 2
+    masks = grammars.matcher(tagged(is_free=True)).masks([], drafts)
+    assert len(masks) == len(tokenizer.encode("so").ids) + 1
+
+
 def test_tagged_texts_in_free_text(speller):
     free = tagged(is_free=True)
     assert matches(speller, free, "")
