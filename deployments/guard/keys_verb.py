@@ -40,8 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         "--scopes",
         nargs="+",
         required=True,
-        type=KeyScope,
-        choices=list(KeyScope),
+        choices=[scope.value for scope in KeyScope],
         metavar="SCOPE",
         help=f"what it may do: {', '.join(KeyScope)}; admin includes the others",
     )
@@ -56,10 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _new(name: str, scopes: list[KeyScope], *, is_own: bool) -> None:
+def _new(name: str, scopes: list[str], *, is_own: bool) -> None:
     require_name(name)
     key = _own_key() if is_own else new_key()
-    line = {"name": name, "hash": hash_of(key), "scopes": [scope.value for scope in scopes]}
+    line = {"name": name, "hash": hash_of(key), "scopes": scopes}
     if not is_own:
         sys.stderr.write(f"{key}\nThis is the key of {name}; it is shown this once.\n")
     # JSON is YAML, too: it goes below `keys:` as it is.

@@ -66,6 +66,16 @@ def test_what_is_no_order_is_refused_with_what_is(
     assert "usage: dflashctl keys new" in capsys.readouterr().err
 
 
+def test_a_scope_that_there_is_not_is_answered_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+):
+    with pytest.raises(SystemExit):
+        main(["keys", "new", "ana", "--scopes", "root"])
+    problem = capsys.readouterr().err.splitlines()[-1]
+    assert "'root'" in problem
+    assert [scope for scope in KeyScope if scope not in problem] == []
+
+
 def test_a_name_that_could_hide_in_a_log_is_refused(capsys: pytest.CaptureFixture[str]):
     assert main(["keys", "new", "a b\n", "--scopes", "infer"]) == 1
     assert "name must be 1 to 64" in capsys.readouterr().err
