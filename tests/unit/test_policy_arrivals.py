@@ -41,6 +41,13 @@ def test_idle_time_makes_nothing_due_for_a_trial():
     assert here.now_s - here.decision.state.clocks["mtp"].seen_s == pytest.approx(age_s)
 
 
+def test_a_gap_that_is_longer_than_any_step_earns_no_time_for_trials():
+    here = World(terms(), {})
+    before = here.decision.state.ledger.amount
+    after = here.decide(Signals(100.0, num_decoding=1)).state.ledger.amount
+    assert after - before == pytest.approx(2.0 * here.terms.limits.exploration_share)
+
+
 def entered(worths: tuple[float, float, float], num_grades: int) -> Arm:
     """Return what is run first where MTP drafts of 1 to 3 tokens look worth so much."""
     rungs, chance = Rungs("mtp", (1, 2, 3)), 0.7

@@ -1,11 +1,14 @@
 """Trials of what is idle: with how many, for how long, in which turn, and what comes after."""
 
+from dataclasses import replace
+
 import pytest
 
-from policy.arms import Arm
+from policy.arms import PLAIN, PLAIN_ARM, Arm
+from policy.budget import Purse
 from policy.controller import decide
 from policy.decision import Decision
-from policy.probe import NUM_CANARIES, Probe
+from policy.probe import NUM_CANARIES, Probe, ProbeClock
 from policy.reasons import Reason
 from policy.signals import DrafterCondition
 from policy.survival import Survival
@@ -81,6 +84,24 @@ def test_the_cheap_trials_of_plain_decoding_do_not_keep_a_dear_one_out():
     while here.decision.state.home_of(here.decision.plan.arm).drafter != "dflash2":
         assert here.now_s - healed_s < 60.0
         here.run(1.0, rows=4)
+
+
+@pytest.mark.parametrize(("mtp_seen_s", "is_tried"), [(0.0, False), (19.9, True)])
+def test_what_was_unseen_for_longest_is_saved_for_and_a_cheaper_trial_waits(mtp_seen_s, is_tried):
+    here = World(terms(), {"dflash2": 0.95, "mtp": 0.0})
+    here.run(20.0, rows=4)
+    state, now_s = here.decision.state, here.now_s
+    clocks = {
+        "dflash2": state.clocks["dflash2"],
+        "mtp": ProbeClock(mtp_seen_s, 4.0),
+        PLAIN: ProbeClock(1.0, 4.0),
+    }
+    # Enough for a trial of plain decoding; to catch up with a request for the other is dearer.
+    saved = replace(state, clocks=clocks, probe=None, ledger=Purse(0.1, 0.4, now_s))
+    here.decision = replace(here.decision, state=saved)
+    dear = {"mtp": DrafterCondition(catch_up_s=9.0)}
+    (made, *_) = here.run(0.01, rows=4, drafters=dear)
+    assert (made.plan.arm == PLAIN_ARM) == (made.reason is Reason.PROBE) == is_tried
 
 
 def test_decisions_in_a_trial_replay():
