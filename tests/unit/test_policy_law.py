@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from policy.arms import PLAIN, Arm, Ladder, Rungs
 from policy.decision import Plan, Residency
+from policy.errors import PolicyError
 from policy.governor import Release
 from policy.limits import Limits, MemoryLimits
 from policy.pins import Pin
@@ -137,6 +140,18 @@ def test_a_pin_overrides_the_law_until_it_expires():
     assert {decision.plan.arm for decision in pinned} == {Arm("mtp", 2)}
     assert {decision.reason for decision in pinned} == {Reason.PINNED}
     assert drafters_of(here.run(30.0, rows=1))[-1] == "dflash2"
+
+
+def test_a_pin_to_plain_may_give_the_drafters_weights_back_and_one_that_drafts_may_not():
+    here = world()
+    here.run(8.0, rows=1)
+    pin = Pin(Arm(), ("*",), "ops", "a baseline", here.now_s + 100.0, release_drafter=True)
+    kept = here.run(1.0, rows=1, pin=pin)[-1].plan
+    assert kept.arm.is_plain
+    assert set(kept.residency.values()) == {Residency.NO_WEIGHTS}
+    assert Residency.NO_WEIGHTS not in here.run(1.0, rows=1)[-1].plan.residency.values()
+    with pytest.raises(PolicyError, match="goes with arm 'plain' alone"):
+        Pin(Arm("mtp", 2), ("*",), "ops", "a baseline", 1.0, release_drafter=True)
 
 
 def test_memory_wins_over_a_pin_and_over_gain():
