@@ -22,7 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class PolicyPlanner:
-    """Decides every few steps how to speculate; between two decisions the plan stands.
+    """Decides several times a second how to speculate; between two decisions the plan stands.
 
     One thread calls `plan`; ``surroundings`` may be replaced from any other.
 

@@ -91,7 +91,8 @@ class Observation:
     def see(self, signals: PlanSignals, arm: Arm, *, is_steady: bool = False) -> bool:
         """Enter the step that was computed last; return whether to look now.
 
-        After a few steps, at once where something happened, each second where nothing runs, and
+        After a few steps and a tenth of a second, or a quarter where nothing asked for a change and
+        as many decode; at once where something happened, each second where nothing runs, and
         before the first step of requests that come then.
 
         Args:
