@@ -21,7 +21,8 @@ from dflash.errors import RequestError
 from dflash.grammar import compiler as compiler_module
 from dflash.grammar.compiler import GrammarCompiler
 from dflash.grammar.matcher import DEAD_END, Matcher
-from dflash.grammar.text import MAX_GRAMMAR_CHARACTERS, Grammar
+from dflash.grammar.tagged import TaggedJson
+from dflash.grammar.text import MAX_GRAMMAR_CHARACTERS, Grammar, GrammarKind
 from dflash.request import FinishReason, GenerateRequest, SamplingParams
 from dflash.stats import WhyPlain
 from tests.rigs.drafted import VOCAB, always, assert_right, limits, places, speculation, total
@@ -29,6 +30,19 @@ from tests.rigs.drafted import VOCAB, always, assert_right, limits, places, spec
 TOKENIZER = spelling_tokenizer()
 FACTS = HashLM().facts
 GRAMMARS = compiler_of(TOKENIZER, FACTS)
+
+
+CALL = {
+    "type": "object",
+    "properties": {"name": {"enum": ["look", "go"]}, "arguments": {"type": "object"}},
+    "required": ["name", "arguments"],
+    "additionalProperties": False,
+}
+CALLS = Grammar(
+    GrammarKind.TAGGED_JSON,
+    TaggedJson("<tool_call>", "</tool_call>", "\n", CALL, "\n", is_free=False).written(),
+    "tools",
+)
 
 
 def asked(
@@ -131,6 +145,7 @@ def test_neighbours_preemption_and_every_other_parameter_change_nothing():
         *(asked(f"r{index}", max_tokens=90) for index in range(4)),
         *(asked(f"s{index}", ANY_OBJECT, max_tokens=90, temperature=0.9) for index in range(3)),
         *(asked(f"t{index}", max_tokens=90, **everything) for index in range(3)),
+        *(asked(f"v{index}", CALLS, max_tokens=90, temperature=0.8) for index in range(2)),
         *(asked(f"u{index}", None, max_tokens=90, temperature=0.5) for index in range(4)),
     ]
     rig.submit(*requests)
@@ -138,6 +153,7 @@ def test_neighbours_preemption_and_every_other_parameter_change_nothing():
     rig.finish()
     assert_right(rig, *requests)
     assert total(rig, "num_preempted") > 0
+    assert text_of(rig, "v0").startswith("<tool_call>\n{")
 
 
 def test_an_engine_goes_on_behind_what_another_one_emitted():
