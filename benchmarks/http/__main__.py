@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.http.client import AnswerError, ChatClient
+from benchmarks.http.edge import measure_edge
 from benchmarks.http.rounds import HttpRun
 from benchmarks.http.server import DEFAULT, FAST, Mode, Server, ServerError
 from benchmarks.http.soak import soak
@@ -56,9 +57,10 @@ def measure(options: Options) -> Result:
                 mode: _measure_mode(mode, arms, model_folder, plan, num_soak)
                 for mode, num_soak in ((FAST, num_soak_requests), (DEFAULT, 0))
             }
+        edge = measure_edge(cache / "benchmarks" / "edge", plan.num_rounds)
     except (AnswerError, PeerAbsentError, ServerError) as error:
         sys.exit(f"nothing to compare: {error}")
-    return result_from_modes(plan.loads, results, arms.descriptions[OURS.name])
+    return result_from_modes(plan.loads, results, arms.descriptions[OURS.name], edge)
 
 
 def _measure_mode(

@@ -53,6 +53,10 @@ class ClusterProcesses:
             cluster_gib=sum(size for _, size in sizes),
         )
 
+    def cpu_s(self) -> float:
+        """Return the CPU that all of them have taken, seconds."""
+        return sum(_cpu_s(folder) for folder in self._folders())
+
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Hold them stopped: an idle cluster uses a fifth of a core, which is not the engine's.
@@ -98,3 +102,10 @@ def _pss_gib(folder: Path) -> float:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024 / GIB
     return 0.0
+
+
+def _cpu_s(folder: Path) -> float:
+    """Return the CPU that a process has taken itself; 0 where it ended meanwhile."""
+    # The name, in brackets, may hold spaces and brackets; user and system time are 12 fields on.
+    fields = _read(folder / "stat").rpartition(b")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") if fields else 0.0

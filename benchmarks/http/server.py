@@ -58,19 +58,29 @@ DEFAULT = Mode(name="default mode", suffix="_default", variables={})
 
 
 class Server:
-    """`serve run` with the shipped configuration, on a free port, with one replica."""
+    """`serve run` with the shipped configuration or another, on a free port, with one replica."""
 
-    def __init__(self, mode: Mode, folder: Path) -> None:
+    def __init__(
+        self,
+        mode: Mode,
+        folder: Path,
+        config: Mapping[str, Any] | None = None,
+        model: str | None = None,
+    ) -> None:
         """Prepare.
 
         Args:
             mode: Of Ray Serve.
             folder: For the configuration and the log.
+            config: The configuration; None is the shipped one.
+            model: Name of its model, where its arguments have none.
         """
-        shipped = yaml.safe_load((_REPOSITORY / "serve_config.yaml").read_text(encoding="utf-8"))
+        shipped = config or yaml.safe_load(
+            (_REPOSITORY / "serve_config.yaml").read_text(encoding="utf-8")
+        )
         folder.mkdir(parents=True, exist_ok=True)
         self.port = _free_port()
-        self.model: str = shipped["applications"][0]["args"]["model_name"]
+        self.model: str = model or shipped["applications"][0]["args"]["model_name"]
         self._mode = mode
         self._log = folder / f"serve{mode.suffix}.log"
         self._config = folder / f"serve{mode.suffix}.yaml"
@@ -119,7 +129,7 @@ class Server:
         )
 
 
-def _alone(shipped: dict[str, Any], port: int) -> dict[str, Any]:
+def _alone(shipped: Mapping[str, Any], port: int) -> dict[str, Any]:
     """Return the shipped configuration on another port, with one engine that stays one."""
     options = {**shipped["http_options"], "host": "127.0.0.1", "port": port}
     application = dict(shipped["applications"][0])

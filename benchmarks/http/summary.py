@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from benchmarks.http.edge import TOKENS_A_MESSAGE, Edge
 from benchmarks.http.processes import Footprint
 from benchmarks.http.rounds import Comparison, percentile
 from benchmarks.http.server import FAST, Mode
@@ -37,7 +38,7 @@ class ModeResult:
 
 
 def result_from_modes(
-    loads: Sequence[Load], results: Mapping[Mode, ModeResult], engine: Description
+    loads: Sequence[Load], results: Mapping[Mode, ModeResult], engine: Description, edge: Edge
 ) -> Result:
     """Return what the run found.
 
@@ -45,6 +46,7 @@ def result_from_modes(
         loads: What each visit served.
         results: Of each mode; the fast one must be there.
         engine: What runs in process, which is also what the replica runs.
+        edge: What was measured without an engine.
     """
     fast = results[FAST]
     ttft_s = [value for c in fast.of(_TTFT_CONCURRENCY) for value in c.ttft_s]
@@ -59,6 +61,7 @@ def result_from_modes(
     figures["ttft_p99_ms"] = percentile(ttft_s, 0.99) * _MS_PER_S
     figures["resident_gib"] = fast.footprint.replica_gib
     figures["resident_all_processes_gib"] = fast.footprint.cluster_gib
+    figures |= edge.figures
     if fast.soak is not None:
         figures["growth_mib_per_1000_requests"] = fast.soak.growth_mib_per_1000
     return Result(
@@ -68,11 +71,17 @@ def result_from_modes(
             "threads": engine.threads,
             "exactness": engine.settings,
         },
-        detail={mode.name: asdict(result) for mode, result in results.items()},
+        detail={
+            **{mode.name: asdict(result) for mode, result in results.items()},
+            "edge": asdict(edge),
+        },
         tables=tuple(_rate_table(mode, result, loads) for mode, result in results.items()),
         notes=(
             f"TTFT is at {_TTFT_CONCURRENCY} requests in flight, in fast mode, prompts not cached.",
             "Memory counts shared pages once (PSS).",
+            "The edge is every process of fast mode over a scripted engine, "
+            f"{TOKENS_A_MESSAGE} tokens a message, less the {edge.idle_cores:.2f} cores that they "
+            "take when nothing is asked.",
         ),
     )
 

@@ -31,6 +31,7 @@ def open_slowly(
     *,
     load_s: float = 0.0,
     step_s: float = 0.0,
+    tokens_per_step: int = 1,
     problem: str | None = None,
 ) -> RunningEngine:
     """Load for a while, reporting, then open the fake engine, or fail with the problem."""
@@ -42,5 +43,5 @@ def open_slowly(
     running = open_fake(config, on_progress, on_outputs)
     loop = running.loop
     if isinstance(loop, FakeLoop):
-        loop.step_s = step_s
+        loop.step_s, loop.tokens_per_step = step_s, tokens_per_step
     return running

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.http import __main__ as command
 from benchmarks.http.client import AnswerError, ChatClient, num_tokens_of
+from benchmarks.http.edge import Edge
 from benchmarks.http.processes import MARK_VARIABLE, ClusterProcesses, Footprint
 from benchmarks.http.rounds import Comparison, percentile
 from benchmarks.http.server import DEFAULT, FAST, Server
@@ -134,6 +135,9 @@ def test_processes_are_found_by_the_mark_they_inherit_and_can_be_frozen():
         assert found.ids() == [process.pid]
         footprint = found.footprint()
         assert footprint.replica_gib == footprint.cluster_gib > 0
+        # It has imported a module, which takes more than a tick of the clock.
+        assert 0 < found.cpu_s() < 60
+        assert ClusterProcesses("another-test", "sys").cpu_s() == 0
         assert ClusterProcesses("this-test", "another title").footprint().replica_gib == 0
         assert ClusterProcesses("another-test", "sys").ids() == []
         with found.frozen():
@@ -187,6 +191,7 @@ def test_figures_carry_the_names_that_others_compare():
             DEFAULT: ModeResult((default,), Footprint(1.4, 2.0), None),
         },
         Description("1.0", "bfloat16", 2, "bitwise"),
+        Edge((140.0, 100.0, 120.0), (0.004, 0.006, 0.005), 0.2),
     )
     assert result.figures == pytest.approx(
         {
@@ -196,6 +201,8 @@ def test_figures_carry_the_names_that_others_compare():
             "ttft_p99_ms": 30.0,
             "resident_gib": 1.5,
             "resident_all_processes_gib": 2.5,
+            "edge_cpu_us_per_token_at_32": 120.0,
+            "ttft_added_ms_at_1": 5.0,
         }
     )
 
