@@ -140,10 +140,18 @@ class TextTokenizer:
             "add_generation_prompt": add_generation_prompt,
         }
         try:
-            return self._template.render(**variables, **known)
+            text = self._template.render(**variables, **known)
         # A template is a stranger's program, and what it is given is another's: it can fail anyhow.
         except Exception as error:
             raise ChatTemplateError(f"the model's chat template refuses them: {error}") from error
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            # A call's arguments are JSON in a text: its escapes are read after texts were checked.
+            raise ChatTemplateError(
+                "a call, a tool or a variable holds half a character (a lone surrogate)"
+            ) from error
+        return text
 
     def open_stream(self) -> TextStream:
         """Return a fresh text stream for one choice."""

@@ -291,3 +291,19 @@ def test_a_body_over_the_limit_is_413_whether_or_not_it_says_its_length(http: ht
 def test_a_long_text_prompt_inside_the_limit_is_a_clear_400(http: httpx.Client):
     error = error_of(complete(http, prompt="quick brown " * 20_000))
     assert error["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_half_a_character_inside_the_arguments_of_a_call_is_refused(http: httpx.Client, path: str):
+    """An escape in a text of JSON is read by nobody before the template gets it."""
+    function = {"name": "f", "arguments": '{"city": "\\ud800"}'}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "user", "content": "hi"},
+    ]
+    answer = http.post(path, json={"model": "fake", "messages": messages})
+
+    assert answer.status_code == 400
+    assert "half a character" in answer.json()["error"]["message"]
