@@ -205,8 +205,7 @@ def _notes(
         "Regret is against the best fixed arm of each interval of 5 s; the tuned table knows the "
         f"true step times and mean chances. {model.costs_note}",
         "Noise of step times is left out of regret and of what is below plain: it hits plain "
-        "decoding alike. Plain is in place: pages are not simulated, so plain alone is the same. "
-        "Nor are takeovers request by request: a change catches up with all at once.",
+        "decoding alike. Plain is in place: pages are not simulated, so plain alone is the same.",
     ]
     if model.is_published and not is_fitted:
         notes.append(

@@ -285,8 +285,8 @@ def test_lighter_steps_that_need_a_context_nobody_kept_are_not_taken_for_free():
     assert (after_the_spike().arm.drafter, after_the_spike().taking_over) == ("mtp", None)
     needs = {"mtp": DrafterCondition(catch_up_s=30.0)}
     begun = after_the_spike(drafters=needs)
-    # Those that run would lose with the heavier one: they go on plainly.
-    assert (begun.arm.drafter, begun.taking_over) == ("mtp", Arm())
+    # Those that run would lose with as many draft tokens of the heavier one as before.
+    assert (begun.arm.drafter, begun.taking_over) == ("mtp", Arm("dflash2", 3))
     # Where what runs is forbidden, plain decoding costs nothing to go to.
     capped = world({"dflash2": 0.7, "mtp": 0.6}, Limits({"dflash2": 8}))
     capped.run(30.0, rows=1)
