@@ -40,6 +40,8 @@ def test_the_first_step_says_only_that_the_request_was_taken():
         assert len([token for step in rest for token in step.token_ids]) == 5
         assert [step.is_last for step in rest] == [False] * (len(rest) - 1) + [True]
         assert rest[-1].finish_reason == "length"
+        # How long it waited is told once, with the first token.
+        assert [step.queue_time_s is not None for step in rest] == [True] + [False] * len(rest[1:])
 
     run(test())
 
