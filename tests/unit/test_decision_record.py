@@ -68,7 +68,7 @@ def test_each_file_can_be_read_without_the_one_before(tmp_path, made, monkeypatc
         return LineFile(path, text_of, 1 << 18)
 
     monkeypatch.setattr(decision_record, "LineFile", small)
-    record = kept(tmp_path, made * 3, keeps_signals=True)
+    record = kept(tmp_path, made * 4, keeps_signals=True)
     assert record.num_lost == 0
     for name in ("signals-a.1.jsonl", "signals-a.jsonl"):
         again = list(replay(lines(tmp_path / name)))

@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.rigs.tiny_drafter import TinyDrafter, load_tiny_drafter, write_tiny
 from benchmarks.rigs.tiny_mtp import TinyMtp
-from dflash.drafters import choice
 from dflash.load import load_engine, load_models, load_target
 from dflash.plan import Arm, DraftPlan, FixedPlanner
 from dflash.request import GenerateRequest, SamplingParams
@@ -164,7 +163,8 @@ def test_several_drafters_are_one_ladder_and_the_first_drafts_at_first(config, t
 
 
 def test_a_drafter_from_a_hub_goes_by_its_id(config, monkeypatch, tmp_path):
-    monkeypatch.setattr(choice, "downloaded", lambda _source, _setting: tmp_path / "drafter")
+    found = str(tmp_path / "drafter")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda _hub_id, **_options: found)
 
     models = load_models(with_drafter(config, "someone/tiny-dflash"))
 
