@@ -16,7 +16,7 @@ NUM_REQUESTS = 80
 
 
 def test_a_storm_changes_no_answer_and_leaks_no_page():
-    storm = Storm(seed=0)
+    storm = Storm(seed=1)
     storm.run(NUM_REQUESTS)
     storm.run_alone(5)
     assert storm.ids_differ == 0
