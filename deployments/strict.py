@@ -140,9 +140,11 @@ def _value_problems(
     except ValidationError as error:
         for each in error.errors(include_url=False, include_context=False):
             at = (*path, *_keys_in(plain, each["loc"]))
-            if each["type"] == "missing" and each["loc"][0] in walked:
-                continue
-            yield Problem(at, f"{each['msg']}.", each["input"])
+            if each["type"] != "missing":
+                yield Problem(at, f"{each['msg']}.", each["input"])
+            elif each["loc"][0] not in walked:
+                # The validator would show what stands around it, which may be the whole file.
+                yield Problem(at, "It is missing, and has no default: set it.")
     except (ConfigError, PolicyError) as error:
         # The message begins with the key in full; from one of our fields on it is ours.
         named = str(error).split(maxsplit=1)[0].split(".")

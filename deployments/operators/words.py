@@ -114,8 +114,7 @@ def sentence_of(entry: LogEntry) -> str:
 
 
 def _why(entry: LogEntry) -> str:
-    rows, reason, gain = entry.num_decoding, entry.reason, gain_of(entry)
-    count = "1 request decodes" if rows == 1 else f"{rows} requests decode"
+    count, reason, gain = _count_of(entry.num_decoding), entry.reason, gain_of(entry)
     if entry.author is not None and reason is Reason.PINNED:
         return f"{entry.author} pinned {entry.arm_to.name}."
     if reason in (Reason.IDLE, Reason.STARTING) or not entry.num_decoding:
@@ -158,9 +157,13 @@ def _guards(entry: LogEntry) -> Iterator[str]:
         )
 
 
+def _count_of(num_decoding: int) -> str:
+    return "1 request decodes" if num_decoding == 1 else f"{num_decoding} requests decode"
+
+
 def _scores(entry: LogEntry) -> Iterator[str]:
     waiting = f", {entry.num_waiting} wait" if entry.num_waiting else ""
-    yield f"{entry.num_decoding} requests decode{waiting}."
+    yield f"{_count_of(entry.num_decoding)}{waiting}."
     for worth in entry.scores:
         if not worth.arm.is_plain:
             yield (

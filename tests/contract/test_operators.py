@@ -237,6 +237,7 @@ def test_the_explanation_names_guards_first_and_the_choice_last():
         told = await front.get("/policy/explain", replica="a")
         assert told["sentences"][0] == "Memory is red; given up for it: drafting."
         assert "kept back: memory_red" in told["sentences"][1]
+        assert "1 request decodes." in told["sentences"]
         assert told["sentences"][-1].startswith("plain stays: memory_red.")
 
     on_fleet(test)
@@ -359,7 +360,9 @@ def test_what_a_pin_needs_is_named_where_it_is_missing(missing):
         body = {key: value for key, value in PIN.items() if key != missing}
         answer = await front.http.post("/policy/pins", json=body)
         assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == missing
+        error = answer.json()["error"]
+        assert error["param"] == missing
+        assert error["message"] == f"{missing}: It is missing, and has no default: set it."
         deep = await front.http.post(
             "/policy/pins",
             content=b'{"why": ' + b"[" * 900 + b"]" * 900 + b"}",

@@ -1,11 +1,16 @@
+import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from deployments.policy_status import PolicyStatus
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+ANCHOR = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
 HEADINGS = ("## Context", "## Choice", "## What we gave up")
 
 
@@ -14,6 +19,32 @@ def test_every_link_between_pages_leads_somewhere(page: Path):
     targets = [link for link in LINK.findall(page.read_text()) if "://" not in link]
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_to_a_heading_leads_to_one(page: Path):
+    links = [link for link in ANCHOR.findall(page.read_text()) if "://" not in link[0]]
+    wrong = [
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor not in anchors_of(page.parent / target if target else page)
+    ]
+    assert wrong == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return what a link to a heading of a page may name."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_the_readme_shows_the_policy_as_readyz_does():
+    shown = re.search(
+        r"```json\n(\"policy\": .+?)\n```", (ROOT / "README.md").read_text(), re.DOTALL
+    )
+    assert shown is not None
+    policy = json.loads("{" + shown[1] + "}")["policy"]
+    assert list(policy) == [field.name for field in fields(PolicyStatus)]
 
 
 def test_every_make_verb_in_the_pages_is_a_target():
