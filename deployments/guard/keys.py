@@ -163,12 +163,18 @@ def read_keys(raw: bytes) -> tuple[ApiKey, ...]:
             the file but known fields and names of keys: what is wrong may well be a key.
     """
     value = _parsed(raw)
+    if value == {"keys": None}:
+        # A file that was begun, and has no key yet.
+        value = {"keys": []}
     problems = [_without_content(each) for each in problems_in(_KeysFile, value, (_ROOT,))]
     if problems:
         raise ConfigError(joined(problems))
     keys: tuple[ApiKey, ...] = value_from(_KeysFile, value).keys
     if not keys:
-        raise ConfigError("keys: there is none; without args.keys_file no key is asked for")
+        raise ConfigError(
+            "keys: there is none; `dflashctl keys new` draws one, and without args.keys_file no "
+            "key is asked for"
+        )
     if len(keys) > MAX_KEYS:
         raise ConfigError(f"keys: there are {len(keys)}; at most {MAX_KEYS} are compared")
     counts = Counter(key.name for key in keys)

@@ -70,7 +70,7 @@ def alarms_of(heard: Heard) -> list[str]:
     if policy is None:
         return found
     if policy.num_errors:
-        found.append(f"{policy.num_errors} decisions failed, the last with {policy.last_error}")
+        found.append(f"decisions failed: {policy.num_errors}, the last with {policy.last_error}")
     if policy.memory == MemoryLevel.RED:
         given_up = policy.release.replace("_", " ")
         found.append(f"memory is short; given up: {given_up}")

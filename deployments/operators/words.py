@@ -84,7 +84,8 @@ WORDS: Mapping[Reason, ReasonWords] = {
         "The log has the reason; make its files readable again, then restart the replica.",
     ),
     Reason.OPTED_OUT: ReasonWords(
-        "No request may draft with it: by its own wish, its length, or the operator's.",
+        "No request may draft as a better plan would: by its own wish, its length, or the "
+        "operator's.",
         "See `speculation` in the requests, `policy.max_draft_length`, and the longest context "
         "that the drafter was trained for.",
     ),

@@ -115,6 +115,7 @@ GOOD = {"name": "ana", "hash": hash_of(new_key()), "scopes": ["infer"]}
         ([{"name": "ana"}], "hash must be"),
         ([GOOD, GOOD], "2 are named 'ana'"),
         ([], "there is none"),
+        (None, "there is none"),
         ({"ana": GOOD}, "file.keys"),
         ([{**GOOD, "name": f"n{index}"} for index in range(1001)], "at most 1000"),
     ],
