@@ -2,10 +2,12 @@
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from benchmarks.http.client import ChatClient
 from benchmarks.http.server import FAST, Server
@@ -17,6 +19,8 @@ _STREAMS = 32
 _NEW_TOKENS = 160
 # A step of a busy engine. Half a core of the edge at its aim leaves the other half to the client.
 _STEP_S = 0.04
+# Several operators who watch, and the page of each.
+_POLICY_PAUSE_S = 0.05
 _US_PER_S, _MS_PER_S = 1e6, 1e3
 _SCRIPTED: Mapping[str, Any] = {
     "proxy_location": "HeadOnly",
@@ -54,11 +58,13 @@ class Edge:
             does next to nothing.
         ttft_s: From sending a request to its first text where nothing else runs, and the engine
             answers at once.
+        policy_s: Of each answer of `/policy` that was asked for while 32 streams ran.
         idle_cores: What those processes take when nothing is asked.
     """
 
     cpu_us_per_token: tuple[float, ...]
     ttft_s: tuple[float, ...]
+    policy_s: tuple[float, ...]
     idle_cores: float
 
     @property
@@ -67,6 +73,7 @@ class Edge:
         return {
             "edge_cpu_us_per_token_at_32": statistics.median(self.cpu_us_per_token),
             "ttft_added_ms_at_1": statistics.median(self.ttft_s) * _MS_PER_S,
+            "policy_p99_ms_at_32": statistics.quantiles(self.policy_s, n=100)[-1] * _MS_PER_S,
         }
 
 
@@ -90,6 +97,7 @@ def measure_edge(folder: Path, num_rounds: int) -> Edge:
         idle_cores = (processes.cpu_s() - before_s) / (time.perf_counter() - since)
         cpu_us: list[float] = []
         ttft_s: list[float] = []
+        policy_s: list[float] = []
         with progress(num_rounds, "edge") as bar:
             for _ in range(num_rounds):
                 before_s = processes.cpu_s()
@@ -101,5 +109,21 @@ def measure_edge(folder: Path, num_rounds: int) -> Edge:
                     time.sleep(2 * _STEP_S)
                     (answer,) = client.visit([text], 1, TOKENS_A_MESSAGE).answers
                     ttft_s.append(answer.ttft_s)
+                policy_s += _watched(client, texts)
                 bar.update()
-        return Edge(tuple(cpu_us), tuple(ttft_s), idle_cores)
+        return Edge(tuple(cpu_us), tuple(ttft_s), tuple(policy_s), idle_cores)
+
+
+def _watched(client: ChatClient, texts: Sequence[str]) -> list[float]:
+    """Return how long each answer of `/policy` took while all streams ran, seconds."""
+    took_s: list[float] = []
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        visit = pool.submit(client.visit, texts, _STREAMS, _NEW_TOKENS)
+        while not visit.done():
+            time.sleep(_POLICY_PAUSE_S)
+            asked = time.perf_counter()
+            with urlopen(f"http://127.0.0.1:{client.port}/policy") as answer:
+                answer.read()
+            took_s.append(time.perf_counter() - asked)
+        visit.result()
+    return took_s

@@ -191,7 +191,12 @@ def test_figures_carry_the_names_that_others_compare():
             DEFAULT: ModeResult((default,), Footprint(1.4, 2.0), None),
         },
         Description("1.0", "bfloat16", 2, "bitwise"),
-        Edge((140.0, 100.0, 120.0), (0.004, 0.006, 0.005), 0.2),
+        Edge(
+            (140.0, 100.0, 120.0),
+            (0.004, 0.006, 0.005),
+            tuple(n / 1000 for n in range(1, 100)),
+            0.2,
+        ),
     )
     assert result.figures == pytest.approx(
         {
@@ -202,6 +207,7 @@ def test_figures_carry_the_names_that_others_compare():
             "resident_gib": 1.5,
             "resident_all_processes_gib": 2.5,
             "edge_cpu_us_per_token_at_32": 120.0,
+            "policy_p99_ms_at_32": 99.0,
             "ttft_added_ms_at_1": 5.0,
         }
     )
