@@ -22,10 +22,10 @@ class ScriptedProbe:
     def __init__(self, *answers: MemoryReading | Exception) -> None:
         self._answers = list(answers)
         self._asked = threading.Semaphore(0)
-        self.threads: set[str] = set()
+        self.threads: set[threading.Thread] = set()
 
     def read(self) -> MemoryReading:
-        self.threads.add(threading.current_thread().name)
+        self.threads.add(threading.current_thread())
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         self._asked.release()
         if isinstance(answer, Exception):
@@ -69,7 +69,8 @@ def test_the_newest_reading_wins_and_comes_from_a_thread_of_its_own(watching):
     watch = watching(probe)
     probe.was_asked(4)
     assert watch.latest == taken
-    assert probe.threads == {threading.current_thread().name, "memory-watch"}
+    names = {thread.name for thread in probe.threads}
+    assert names == {threading.current_thread().name, "memory-watch"}
 
 
 @pytest.mark.parametrize("trouble", MemoryTrouble)
@@ -139,8 +140,9 @@ def test_after_it_was_stopped_nobody_is_asked_any_more(watching):
     probe = ScriptedProbe(FREE)
     watch = watching(probe)
     probe.was_asked(3)
+    (asking,) = probe.threads - {threading.current_thread()}
     watch.stop()
-    assert not any(thread.name == "memory-watch" for thread in threading.enumerate())
+    assert not asking.is_alive()
 
 
 def test_a_watch_that_never_started_knows_nothing_and_can_be_stopped():
