@@ -7,7 +7,7 @@ from typing import Any
 from deployments.openai.generation import LogprobEntry, Piece, Usage
 from deployments.openai.metrics_block import with_metrics
 from deployments.openai.schemas import ChatBody
-from deployments.openai.stream import DONE, encode_json, frame
+from deployments.openai.stream import encode_json, frame, last_frames
 from deployments.openai.tokenizer import TextTokenizer
 from deployments.openai.tool_calls import CallDelta
 
@@ -77,16 +77,9 @@ class ChatDialect:
 
     def closing(self, usage: Usage, metrics: Mapping[str, Any] | None = None) -> str:
         """Return the counts and the metrics where they were asked for, and the end."""
-        if not self._include_usage and metrics is None:
-            return DONE
-        last: dict[str, Any] = {
-            **self._chunk_head,
-            "choices": [],
-            "usage": usage.as_body(),
-            "seed": self._seed,
-            **with_metrics(metrics),
-        }
-        return frame(last) + DONE
+        return last_frames(
+            self._chunk_head, self._seed, usage, metrics, include_usage=self._include_usage
+        )
 
     def whole(
         self,

@@ -15,7 +15,7 @@ from deployments.openai import errors
 from deployments.openai.choices import Choice, ChoicePieces, total_usage
 from deployments.openai.errors import ApiError, RefusedError
 from deployments.openai.generation import Piece, Usage, new_request_id
-from deployments.openai.metrics_block import metrics_body
+from deployments.openai.metrics_block import metrics_body, with_metrics
 from deployments.request_journal import RequestJournal
 
 PING_INTERVAL_S = 10.0
@@ -179,6 +179,29 @@ def _failed(reply: Reply, error: ApiError) -> str:
 def frame(payload: Mapping[str, Any]) -> str:
     """Return one event."""
     return f"data: {encode_json(payload)}\n\n"
+
+
+def last_frames(
+    head: Mapping[str, Any],
+    seed: int,
+    usage: Usage,
+    metrics: Mapping[str, Any] | None,
+    *,
+    include_usage: bool,
+) -> str:
+    """Return what ends a stream: counts and metrics where they were asked for, and ``[DONE]``.
+
+    Args:
+        head: What every frame of the answer has.
+        seed: The request's.
+        usage: The counts of all choices.
+        metrics: What the answer says of itself; None where nobody asked.
+        include_usage: Whether the counts were asked for.
+    """
+    if not include_usage and metrics is None:
+        return DONE
+    counts: dict[str, Any] = {"choices": [], "usage": usage.as_body(), "seed": seed}
+    return frame({**head, **counts, **with_metrics(metrics)}) + DONE
 
 
 class EventStreamResponse(StreamingResponse):
