@@ -76,8 +76,7 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def _is_under(value: object, bound: object) -> bool:
-    numbers = isinstance(value, int | float) and isinstance(bound, int | float)
-    return numbers and value < bound  # type: ignore[operator]
+    return isinstance(value, int | float) and isinstance(bound, int | float) and value < bound
 
 
 def _is_in(config: object, location: KeyPath, part: str | int) -> bool:
