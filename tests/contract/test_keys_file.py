@@ -9,7 +9,8 @@ import pytest
 
 from deployments.guard import keys_file
 from deployments.guard.guard import Guard
-from deployments.guard.keys import new_key
+from deployments.guard.keys import hash_of, new_key
+from deployments.guard.keys_file import KeysFile
 from deployments.guard.settings import GuardSettings
 from tests.rigs.http_server import eventually, serving
 from tests.rigs.keyed_server import KeyedServer, entry, serving_with_keys, write_keys
@@ -84,3 +85,18 @@ def test_without_any_key_in_force_nobody_is_let_in_and_the_process_is_not_ready(
             http.get("/v1/models", headers={"authorization": f"Bearer {new_key()}"}).status_code
             == 401
         )
+
+
+def test_a_file_that_stays_as_it_is_is_spoken_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path = tmp_path / "keys.yaml"
+    for content in (None, f'keys: [{{name: ana, hash: "{hash_of(new_key())}", scopes: [infer]}}]'):
+        if content is not None:
+            path.write_text(content, encoding="utf-8")
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            keys = KeysFile(path)
+            keys.look()
+            keys.look()
+        assert len(caplog.records) == 1
